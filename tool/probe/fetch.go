@@ -24,81 +24,60 @@ type fetcher struct {
 // take returns a profile in the form in which it is stored.
 func (f *fetcher) take(ctx context.Context, kind Kind) ([]byte, error) {
 	switch kind {
-	case Allocs, Mutex, Block:
-		return f.added(ctx, kind)
-	case Heap, Goroutine:
-		if err := wait(ctx, f.source.For); err != nil {
-			return nil, err
-		}
+	case CPU:
+		data, _, err := f.fetch(ctx, kind, fmt.Sprintf("profile?seconds=%.0f", f.source.For.Seconds()), f.source.For)
+		return data, err
+	case Allocs:
+		return f.allocated(ctx)
 	}
-	data, err := f.fetch(ctx, kind, f.source.For)
-	if err != nil {
-		return nil, err
-	}
-	_, err = f.read(kind, data)
-	return data, err
+	return nil, fmt.Errorf("probe: no profile %q; use one of %s", kind, kindNames(Profiles()))
 }
 
-// added returns the difference of a profile between the end and the beginning.
-func (f *fetcher) added(ctx context.Context, kind Kind) ([]byte, error) {
+// allocated returns the difference of the allocations between the end and the beginning.
+func (f *fetcher) allocated(ctx context.Context) ([]byte, error) {
 	var both [2]*profile.Profile
 	var moments [2]time.Time
 	for i := range both {
 		if i > 0 {
-			if err := wait(ctx, time.Until(moments[0].Add(f.source.For))); err != nil {
-				return nil, err
+			select {
+			case <-time.After(time.Until(moments[0].Add(f.source.For))):
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
 			}
 		}
 		moments[i] = time.Now()
-		data, err := f.fetch(ctx, kind, 0)
-		if err != nil {
-			return nil, err
-		}
-		if both[i], err = f.read(kind, data); err != nil {
+		var err error
+		// The page of allocs has the same values, but as of an earlier collection.
+		if _, both[i], err = f.fetch(ctx, Allocs, "heap?gc=1", 0); err != nil {
 			return nil, err
 		}
 	}
 	both[0].Scale(-1)
 	sum, err := profile.Merge(both[:])
 	if err != nil {
-		return nil, fmt.Errorf("probe: the %s profiles from %s cannot be subtracted: %w; check whether the program was restarted meanwhile", kind, f.page, err)
+		return nil, fmt.Errorf("probe: the profiles of allocations from %s cannot be subtracted: %w; check whether the program was restarted meanwhile", f.page, err)
 	}
-	if kind == Allocs {
-		sum.DefaultSampleType = kind.valueType()
-	}
+	sum.DefaultSampleType = Allocs.valueType()
 	sum.TimeNanos, sum.DurationNanos = moments[0].UnixNano(), int64(moments[1].Sub(moments[0]))
 	var data bytes.Buffer
 	err = sum.Write(&data)
 	return data.Bytes(), err
 }
 
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// fetch fetches a profile from a page that takes that long.
+func (f *fetcher) fetch(ctx context.Context, kind Kind, query string, lasts time.Duration) ([]byte, *profile.Profile, error) {
+	data, err := get(ctx, f.source, f.page.String()+query, lasts)
+	if err != nil {
+		return nil, nil, err
 	}
-}
-
-func (f *fetcher) read(kind Kind, data []byte) (*profile.Profile, error) {
 	p, err := profile.ParseData(data)
 	if err == nil {
 		_, err = kind.index(p)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("probe: the answer of %s is not a %s profile: %w; use the address of net/http/pprof, or the --admin address of hone serve", f.page, kind, err)
+		return nil, nil, fmt.Errorf("probe: the answer of %s is not a %s profile: %w; use the address of net/http/pprof, or the --admin address of hone serve", f.page, kind, err)
 	}
-	return p, nil
-}
-
-// fetch fetches a page that takes that long.
-func (f *fetcher) fetch(ctx context.Context, kind Kind, lasts time.Duration) ([]byte, error) {
-	query, err := kind.query(lasts)
-	if err != nil {
-		return nil, err
-	}
-	return get(ctx, f.source, f.page.String()+query, lasts)
+	return data, p, nil
 }
 
 // get makes one request on a new connection. It follows no redirect: the token is for

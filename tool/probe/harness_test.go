@@ -141,17 +141,14 @@ func sample(rate float64, artefacts ...record.Artefact) record.Sample {
 func made(t *testing.T, kind Kind, lasted time.Duration, stacks map[string]int64) record.Artefact {
 	t.Helper()
 	p := &profile.Profile{
-		SampleType:    []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: kind.valueType(), Unit: map[string]string{"s": "nanoseconds", "B": "bytes", "": "count"}[kind.unit()]}},
+		SampleType:    []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: kind.valueType(), Unit: map[string]string{"s": "nanoseconds", "B": "bytes"}[kind.unit()]}},
 		PeriodType:    &profile.ValueType{Type: "x", Unit: "count"},
 		Period:        1,
 		DurationNanos: int64(lasted),
 	}
-	if kind == Goroutine {
-		p.SampleType = p.SampleType[1:]
-	}
 	functions := make(map[string]*profile.Location)
 	for stack, value := range stacks {
-		s := &profile.Sample{Value: []int64{1, value}[len([]int{1, 2})-len(p.SampleType):]}
+		s := &profile.Sample{Value: []int64{1, value}}
 		for name := range strings.SplitSeq(stack, "<") {
 			l := functions[name]
 			if l == nil {

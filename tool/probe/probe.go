@@ -4,16 +4,14 @@
 // over the same seconds of one load. They become [record.Artefact]s of a sample that is
 // not timed: profiling slows a program down a little. [OfRun] combines a run's profiles
 // of one kind, [Parse] reads a file, and a [View] shows one, or two side by side: as
-// CPU-seconds, bytes or waiting time per million requests, so that a program that serves
-// more in the same time does not look as if it cost more.
+// CPU-seconds or bytes per million requests, so that a program that serves more in the
+// same time does not look as if it cost more.
 package probe
 
 import (
 	"context"
 	"fmt"
-	"math"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -26,16 +24,12 @@ type Kind string
 
 // The kinds.
 const (
-	CPU       Kind = "cpu"       // CPU time
-	Allocs    Kind = "allocs"    // allocations
-	Heap      Kind = "heap"      // live heap at the end
-	Mutex     Kind = "mutex"     // time for which lock holders made others wait
-	Block     Kind = "block"     // time spent waiting for locks and channels
-	Goroutine Kind = "goroutine" // stacks of goroutines at the end
+	CPU    Kind = "cpu"    // CPU time
+	Allocs Kind = "allocs" // allocations, in bytes
 )
 
-// Profiles lists the kinds.
-func Profiles() []Kind { return []Kind{CPU, Allocs, Heap, Mutex, Block, Goroutine} }
+// Profiles lists the kinds: what requests cost. For waits, the heap and goroutines there is go tool pprof.
+func Profiles() []Kind { return []Kind{CPU, Allocs} }
 
 // Source is where a program serves its profiles.
 type Source struct {
@@ -53,10 +47,8 @@ type Source struct {
 }
 
 // Take takes the profiles, which lasts as long as Lasts returns, and returns them in the
-// order of kinds. Kinds that count from the program's start (allocs, mutex, block) are
-// fetched twice and subtracted, which works with any server. Heap and allocs trigger a
-// garbage collection in the server. A mutex or block profile is empty unless the program
-// has enabled it in the runtime.
+// order of kinds. Allocations count from the program's start: they are fetched twice and
+// subtracted, which works with any server, and triggers a garbage collection in it.
 //
 // An error of one line, which ends with advice, explains why a profile could not be taken;
 // then none is returned.
@@ -129,21 +121,6 @@ func (s Source) page() (*url.URL, error) {
 	u.Path = strings.TrimSuffix(u.Path, "/") + "/"
 	u.RawQuery, u.Fragment = "", ""
 	return u, nil
-}
-
-// query returns the path of a kind, for that duration.
-func (k Kind) query(lasts time.Duration) (string, error) {
-	seconds := strconv.Itoa(int(math.Ceil(lasts.Seconds())))
-	switch k {
-	case CPU:
-		return "profile?seconds=" + seconds, nil
-	case Heap, Allocs:
-		// The page of allocs has the same values, but as of an earlier collection.
-		return "heap?gc=1", nil
-	case Mutex, Block, Goroutine:
-		return string(k), nil
-	}
-	return "", fmt.Errorf("probe: no profile %q; use one of %s", k, kindNames(Profiles()))
 }
 
 func kindNames(kinds []Kind) string {

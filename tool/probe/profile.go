@@ -71,7 +71,10 @@ func Parse(data []byte, kind Kind) (*Profile, error) {
 		return nil, fmt.Errorf("probe: this is not a profile: %w; give a file that net/http/pprof or go test -cpuprofile wrote", err)
 	}
 	if kind == "" {
-		kind = looksLike(p)
+		kind = Allocs
+		if _, err := CPU.index(p); err == nil {
+			kind = CPU
+		}
 	}
 	if _, err := kind.index(p); err != nil {
 		return nil, fmt.Errorf("probe: this is not a %s profile: %w; give another --kind", kind, err)
@@ -86,10 +89,6 @@ func (k Kind) valueType() string {
 		return "cpu"
 	case Allocs:
 		return "alloc_space"
-	case Heap:
-		return "inuse_space"
-	case Mutex, Block:
-		return "delay"
 	}
 	return string(k)
 }
@@ -106,28 +105,13 @@ func (k Kind) index(p *profile.Profile) (int, error) {
 	return 0, fmt.Errorf("it has %s, not %s", strings.Join(has, ", "), k.valueType())
 }
 
-func looksLike(p *profile.Profile) Kind {
-	for _, kind := range []Kind{CPU, Block, Goroutine} {
-		if _, err := kind.index(p); err == nil {
-			return kind
-		}
-	}
-	if p.DefaultSampleType == "alloc_space" {
-		return Allocs
-	}
-	return Heap
-}
-
-// isLevel reports whether the kind is a snapshot rather than a sum over time.
-func (k Kind) isLevel() bool { return k == Heap || k == Goroutine }
-
 // Per is the unit to which a View's values are scaled.
 type Per string
 
 // samples returns the number of samples of a CPU profile; nil for other kinds.
 func (p *Profile) samples() *int64 {
 	if p.Kind != CPU {
-		return nil // the counts of the others are estimates
+		return nil // the counts of allocations are estimates
 	}
 	var n int64
 	for _, each := range p.parts {
@@ -159,15 +143,11 @@ func (p *Profile) doubts() []string {
 const (
 	PerMillion Per = "per million requests"
 	PerSecond  Per = "per second"      // the number of requests is not known
-	Average    Per = "on average"      // of the snapshots
 	AsTaken    Per = "as it was taken" // the duration is not known
 )
 
 // per returns the best unit to which the values can be scaled.
 func (p *Profile) per() Per {
-	if p.Kind.isLevel() {
-		return Average
-	}
 	best := PerMillion
 	for _, each := range p.parts {
 		switch {
@@ -180,12 +160,11 @@ func (p *Profile) per() Per {
 	return best
 }
 
-// scaled merges all parts into their mean per unit. Values are integers, so fine scales
-// them up to keep small ones.
-func (p *Profile) scaled(per Per, fine float64) (*profile.Profile, error) {
+// scaled merges all parts into their mean per unit.
+func (p *Profile) scaled(per Per) (*profile.Profile, error) {
 	var all []*profile.Profile
 	for _, each := range p.parts {
-		factor := fine
+		factor := 1.0
 		if per != AsTaken {
 			factor /= float64(len(p.parts))
 		}

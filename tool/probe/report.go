@@ -3,7 +3,6 @@ package probe
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/hone-go/hone/tool/figure"
 )
@@ -49,15 +48,10 @@ func (r *Report) doubt(name string, doubts []string) {
 
 // all formats the total with its unit.
 func (r *Report) all() string {
-	what := map[Kind]string{
-		CPU: "CPU-seconds", Allocs: "allocated", Heap: "in use",
-		Mutex: "seconds that others waited,", Block: "seconds of waiting", Goroutine: "goroutines",
-	}[r.Kind]
-	total := r.amount(r.Total)
-	if r.Unit == "s" {
-		total = figure.Digits(r.Total) // what has its unit
+	if r.Kind == CPU {
+		return figure.Digits(r.Total) + " CPU-seconds " + string(r.Per)
 	}
-	return total + " " + what + " " + string(r.Per)
+	return r.amount(r.Total) + " allocated " + string(r.Per)
 }
 
 // writeHead describes what is shown.
@@ -112,7 +106,7 @@ func (r *Report) amount(v float64) string {
 	if r.Unit == "B" {
 		return figure.Bytes(v)
 	}
-	return strings.TrimSuffix(figure.Digits(v)+" "+r.Unit, " ")
+	return figure.Digits(v) + " " + r.Unit
 }
 
 // change formats a difference with its sign.

@@ -38,7 +38,7 @@ func TestTakeFromARealProgram(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if kinds[i] == CPU && v.Per != PerSecond || kinds[i] == Allocs && v.Per != PerSecond || kinds[i] == Heap && v.Per != Average {
+		if v.Per != PerSecond {
 			t.Errorf("%s is %s", kinds[i], v.Per)
 		}
 		tops[kinds[i]] = make(map[string]Line)
@@ -46,10 +46,7 @@ func TestTakeFromARealProgram(t *testing.T) {
 			tops[kinds[i]][l.Function] = l
 		}
 	}
-	for kind, function := range map[Kind]string{
-		CPU: "main.planted", Allocs: "main.allocate", Heap: "main.early", Goroutine: "main.main",
-		Mutex: "main.main.func1", Block: "main.main.func1",
-	} {
+	for kind, function := range map[Kind]string{CPU: "main.planted", Allocs: "main.allocate"} {
 		if !(tops[kind][function].Cum > 0) {
 			t.Errorf("the %s profile has no %s: %v", kind, function, tops[kind])
 		}
@@ -86,8 +83,8 @@ func TestRefusals(t *testing.T) {
 			}
 		}, "more than 65536 bytes"},
 		"other kind": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Write(made(t, Block, time.Second, map[string]int64{"a": 1}).Data)
-		}, "is not a cpu profile: it has samples, delay, not cpu"},
+			w.Write(made(t, Allocs, time.Second, map[string]int64{"a": 1}).Data)
+		}, "is not a cpu profile: it has samples, alloc_space, not cpu"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(c.handler)
@@ -124,7 +121,7 @@ func TestNobodyAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
-		_, err := Source{URL: mute.URL}.Take(ctx, Allocs, Heap, CPU)
+		_, err := Source{URL: mute.URL}.Take(ctx, Allocs, CPU)
 		ended <- err
 	}()
 	<-asked
@@ -155,12 +152,12 @@ func TestTokenAndPath(t *testing.T) {
 	defer server.Close()
 	for _, path := range []string{"", "/", "/debug/pprof", "/debug/pprof/", "/admin/pprof/?x#y"} {
 		s := Source{URL: server.URL + path, Token: "secret"}
-		if _, err := s.Take(t.Context(), Goroutine); err == nil {
+		if _, err := s.Take(t.Context(), CPU); err == nil {
 			t.Error("an empty answer is a profile")
 		}
 	}
-	want := "/debug/pprof/goroutine Bearer secret"
-	if got := strings.Join(asked, "\n"); got != strings.Join([]string{want, want, want, want, "/admin/pprof/goroutine Bearer secret"}, "\n") {
+	want := "/debug/pprof/profile?seconds=5 Bearer secret"
+	if got := strings.Join(asked, "\n"); got != strings.Join([]string{want, want, want, want, "/admin/pprof/profile?seconds=5 Bearer secret"}, "\n") {
 		t.Errorf("asked for\n%s", got)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // View is a profile, or its difference from an earlier one, on one scale.
 type View struct {
 	Kind Kind   `json:"kind"`
-	Unit string `json:"unit"` // "s", "B" or "", for a count of goroutines
+	Unit string `json:"unit"` // "s" or "B"
 	Per  Per    `json:"per"`
 	// Total is the sum of all values, Before that of the earlier profile; nil: none.
 	Total  float64  `json:"total"`
@@ -25,31 +25,27 @@ type View struct {
 	Doubts       []string `json:"-"`
 	DoubtsBefore []string `json:"-"`
 
-	fine        float64
 	now, before *profile.Profile // before: nil without an earlier profile
 }
 
 // NewView scales now, and before, which may be nil, to the best unit that suits both.
 func NewView(now, before *Profile) (*View, error) {
-	v := &View{Kind: now.Kind, Per: now.per(), Unit: now.Kind.unit(), Samples: now.samples(), Doubts: now.doubts(), fine: 1}
+	v := &View{Kind: now.Kind, Per: now.per(), Unit: now.Kind.unit(), Samples: now.samples(), Doubts: now.doubts()}
 	if before != nil {
 		if before.Kind != now.Kind {
 			return nil, fmt.Errorf("probe: one is a %s profile and the other a %s profile; compare two of a kind", now.Kind, before.Kind)
 		}
 		v.Per = leastOf(v.Per, before.per())
 	}
-	if v.Unit == "" {
-		v.fine = 1000
-	}
 	var err error
-	if v.now, err = now.scaled(v.Per, v.fine); err != nil {
+	if v.now, err = now.scaled(v.Per); err != nil {
 		return nil, err
 	}
 	v.Total = v.sum(v.now)
 	if before == nil {
 		return v, nil
 	}
-	if v.before, err = before.scaled(v.Per, v.fine); err != nil {
+	if v.before, err = before.scaled(v.Per); err != nil {
 		return nil, err
 	}
 	v.Before, v.SamplesBefore, v.DoubtsBefore = new(v.sum(v.before)), before.samples(), before.doubts()
@@ -83,11 +79,8 @@ func leastOf(a, b Per) Per {
 }
 
 func (k Kind) unit() string {
-	switch k {
-	case Allocs, Heap:
+	if k == Allocs {
 		return "B"
-	case Goroutine:
-		return ""
 	}
 	return "s"
 }
@@ -95,7 +88,7 @@ func (k Kind) unit() string {
 // value returns a sample's value, in the view's unit.
 func (v *View) value(p *profile.Profile, s *profile.Sample) float64 {
 	i, _ := v.Kind.index(p) // cannot fail: checked when the profile was read
-	one := float64(s.Value[i]) / v.fine
+	one := float64(s.Value[i])
 	if v.Unit == "s" {
 		one /= 1e9
 	}

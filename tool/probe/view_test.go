@@ -125,22 +125,6 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// TestLevels checks that snapshots are not scaled by requests.
-func TestLevels(t *testing.T) {
-	goroutines := []record.Sample{
-		sample(1000, made(t, Goroutine, 0, map[string]int64{"a": 1})),
-		sample(1000, made(t, Goroutine, 0, map[string]int64{"a": 2, "b": 1})),
-	}
-	v := viewOf(t, Goroutine, goroutines)
-	if a, b := find(t, v.Top(), "a"), find(t, v.Top(), "b"); v.Per != Average || v.Unit != "" || !near(a.Flat, 1.5) || !near(b.Flat, 0.5) {
-		t.Errorf("%s: %+v %+v", v.Per, a, b)
-	}
-	v = viewOf(t, Heap, []record.Sample{sample(5, made(t, Heap, 0, map[string]int64{"a": 4096}))})
-	if v.Unit != "B" || !near(v.Total, 4096) {
-		t.Errorf("%g %s", v.Total, v.Unit)
-	}
-}
-
 func TestTopOfTwo(t *testing.T) {
 	before := made(t, CPU, time.Second, map[string]int64{"same<main": 9e8, "gone<main": 2e8, "f<f<f<main": 1e8})
 	now := made(t, CPU, time.Second, map[string]int64{"same<main": 9e8, "new<grown<main": 5e8, "f<f<f<main": 2e8})
@@ -162,28 +146,26 @@ func TestTopOfTwo(t *testing.T) {
 }
 
 func TestProfilesThatAreNotThere(t *testing.T) {
-	cpu, heap := made(t, CPU, time.Second, map[string]int64{"a": 1}), made(t, Heap, 0, map[string]int64{"a": 1})
-	run := &record.Run{ID: "0123", Samples: []record.Sample{sample(1, heap), sample(1, cpu, record.Artefact{Kind: "trace"})}}
-	if got := KindsOf(run); fmt.Sprint(got) != "[cpu heap]" {
+	cpu, allocs := made(t, CPU, time.Second, map[string]int64{"a": 1}), made(t, Allocs, 0, map[string]int64{"a": 1})
+	run := &record.Run{ID: "0123", Samples: []record.Sample{sample(1, cpu, record.Artefact{Kind: "trace"})}}
+	if got := KindsOf(run); fmt.Sprint(got) != "[cpu]" {
 		t.Errorf("it has %v", got)
 	}
-	_, err := OfRun(run, Block)
-	if said := fmt.Sprint(err); !strings.Contains(said, "run 0123 has no block profile (it has cpu, heap); take one: hone bench --profile block --pprof URL") {
+	_, err := OfRun(run, Allocs)
+	if said := fmt.Sprint(err); !strings.Contains(said, "run 0123 has no allocs profile (it has cpu); take one: hone bench --profile allocs --pprof URL") {
 		t.Errorf("%v", err)
 	}
 	if _, err := Parse([]byte("nonsense"), CPU); !strings.Contains(fmt.Sprint(err), "; give a file that") {
 		t.Errorf("%v", err)
 	}
-	if _, err := Parse(cpu.Data, Heap); !strings.Contains(fmt.Sprint(err), "; give another --kind") {
+	if _, err := Parse(cpu.Data, Allocs); !strings.Contains(fmt.Sprint(err), "; give another --kind") {
 		t.Errorf("%v", err)
 	}
-	for kind, a := range map[Kind]record.Artefact{CPU: cpu, Heap: heap, Goroutine: made(t, Goroutine, 0, nil), Block: made(t, Mutex, 0, nil)} {
-		if p, err := Parse(a.Data, ""); err != nil || p.Kind != kind {
-			t.Errorf("%v looks like %v, %v", kind, p, err)
-		}
+	a, errA := Parse(cpu.Data, "")
+	b, errB := Parse(allocs.Data, "")
+	if errA != nil || errB != nil || a.Kind != CPU || b.Kind != Allocs {
+		t.Fatalf("they look like %v and %v, %v, %v", a, b, errA, errB)
 	}
-	a, _ := Parse(cpu.Data, "")
-	b, _ := Parse(heap.Data, "")
 	if _, err := NewView(a, b); !strings.Contains(fmt.Sprint(err), "; compare two of a kind") {
 		t.Errorf("%v", err)
 	}
@@ -198,8 +180,8 @@ func TestViewSaysWhatItRestsOn(t *testing.T) {
 	if *v.Samples != 4 || *v.SamplesBefore != 4 || len(v.Doubts) != 0 || fmt.Sprint(v.DoubtsBefore) != "[other programs had the CPUs]" {
 		t.Errorf("from %d samples and %d, doubts %q and %q", *v.Samples, *v.SamplesBefore, v.Doubts, v.DoubtsBefore)
 	}
-	if v := viewOf(t, Heap, []record.Sample{sample(0, made(t, Heap, 0, map[string]int64{"a": 1}))}); v.Samples != nil {
-		t.Errorf("a heap profile has %d samples", *v.Samples)
+	if v := viewOf(t, Allocs, []record.Sample{sample(0, made(t, Allocs, 0, map[string]int64{"a": 1}))}); v.Samples != nil {
+		t.Errorf("a profile of allocations has %d samples", *v.Samples)
 	}
 }
 

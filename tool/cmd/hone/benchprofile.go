@@ -26,7 +26,7 @@ type profilingFlags struct {
 
 func (f *profilingFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.kinds, "profile", nil, "profiles to take in a separate sample: cpu, allocs, heap, mutex, block, goroutine; see hone profile --help")
+	flags.StringSliceVar(&f.kinds, "profile", nil, "profiles to take in a separate sample, as in cpu,allocs; see hone profile --help")
 	flags.StringVar(&f.url, "pprof", "", "the server's net/http/pprof, a `URL` or HOST:PORT, as in 127.0.0.1:6060")
 	flags.StringVar(&f.tokenFile, "pprof-token-file", "", "`FILE` with the bearer token that it requires")
 	flags.DurationVar(&f.lasts, "profile-for", 5*time.Second, "length of a profile, in whole seconds")

@@ -44,11 +44,8 @@ RUN is one that hone bench --profile stored (default: latest), or a file that
 net/http/pprof or go test -cpuprofile wrote. A URL is where a running server has
 net/http/pprof, as the --admin address of hone serve: its profile is taken now.
 
-Values are per million requests where the load is known, else per second; CPU-seconds
-per million requests are also microseconds per request. flat is a function's own cost,
-cum includes the functions that it calls. With --against, of a run with the same
-settings, the functions that changed most come first. For flame graphs, go tool pprof
-reads the files of the run's folder, which hone run show names.
+Values are per million requests where the load is known, else per second. flat is a
+function's own cost, cum includes the functions that it calls. See docs/bench.md.
 
 Exit code 4 when the profile is empty or the settings of the two runs differ.`,
 		Example: `  hone profile
@@ -136,7 +133,7 @@ func (f *profileFlags) view(cmd *cobra.Command, ref string) (*probe.View, []stri
 		return nil, nil, exit.Failedf("profile: %w", err)
 	}
 	if view.Total == 0 && (view.Before == nil || *view.Before == 0) {
-		return nil, nil, &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("profile: the %s profile of %s is empty; %s", kind, names[0], whyEmpty(kind))}
+		return nil, nil, &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("profile: the %s profile of %s is empty; load the server while it is taken, or profile for longer", kind, names[0])}
 	}
 	return view, names, nil
 }
@@ -149,17 +146,6 @@ func (f *profileFlags) alike(sides []*profiled) error {
 	}
 	judge := compare.Judge{Across: f.across}
 	return judge.Alike("profile", compare.SettingsOf(sides[1].run), compare.SettingsOf(sides[0].run))
-}
-
-// whyEmpty returns advice about a profile without samples.
-func whyEmpty(kind probe.Kind) string {
-	switch kind {
-	case probe.Mutex:
-		return "the program must enable it: runtime.SetMutexProfileFraction(10)"
-	case probe.Block:
-		return "the program must enable it: runtime.SetBlockProfileRate(10_000)"
-	}
-	return "load the server while the profile is taken, or profile for longer"
 }
 
 // find reads a file, or a run.

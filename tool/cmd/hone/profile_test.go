@@ -104,7 +104,7 @@ func profilingOf(t *testing.T, args ...string) *profilingFlags {
 
 func TestProfilingFlags(t *testing.T) {
 	for want, args := range map[string][]string{
-		"": {"--profile", "cpu,heap", "--pprof", "127.0.0.1:1"},
+		"": {"--profile", "cpu,allocs", "--pprof", "127.0.0.1:1"},
 		"bench: --profile needs --pprof, the address of the server's profiles, as in --pprof 127.0.0.1:6060": {"--profile", "cpu"},
 		"bench: --pprof needs --profile, the list of profiles, as in --profile cpu,allocs":                   {"--pprof", "127.0.0.1:1"},
 		"bench: --profile cpus: no such profile; did you mean cpu?":                                          {"--profile", "cpus", "--pprof", "127.0.0.1:1"},
@@ -131,15 +131,15 @@ func TestProfileOfARunningServer(t *testing.T) {
 			http.Error(w, "no", http.StatusUnauthorized)
 			return
 		}
-		_ = pprof.Lookup("goroutine").WriteTo(w, 0) // a client may leave
+		_ = pprof.Lookup("allocs").WriteTo(w, 0) // a client may leave
 	}))
 	t.Cleanup(server.Close)
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("hush\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, _ := hone(t, exit.OK, "profile", server.URL, "--kind", "goroutine", "--for", "1s", "--pprof-token-file", token)
-	if !strings.HasPrefix(out, "goroutine of "+server.URL) || !strings.Contains(out, "runtime.gopark") {
+	out, _ := hone(t, exit.OK, "profile", server.URL, "--kind", "allocs", "--for", "1s", "--pprof-token-file", token)
+	if !strings.HasPrefix(out, "allocs of "+server.URL) || !strings.Contains(out, " allocated per second") {
 		t.Error(out)
 	}
 	hone(t, exit.Failed, "profile", server.URL)
@@ -241,16 +241,12 @@ func TestProfileAgainstOtherSettings(t *testing.T) {
 
 // profileFailures are what cannot be shown, and files.
 func profileFailures(t *testing.T, store string) {
-	_, err := hone(t, exit.Failed, "profile", "after", "--kind", "mutex", "--store", store)
-	if !strings.Contains(err, "has no mutex profile (it has cpu, allocs); take one: hone bench --profile mutex --pprof URL") {
-		t.Errorf("%s", err)
-	}
-	_, err = hone(t, exit.Failed, "profile", "nobody", "--store", store)
+	_, err := hone(t, exit.Failed, "profile", "nobody", "--store", store)
 	if !strings.Contains(err, `profile: "nobody" is not a file, and `) || !strings.Contains(err, "hone run list") {
 		t.Errorf("%s", err)
 	}
-	empty := &profile.Profile{SampleType: []*profile.ValueType{{Type: "contentions", Unit: "count"}, {Type: "delay", Unit: "nanoseconds"}}}
-	name := filepath.Join(t.TempDir(), "mutex.pprof")
+	empty := &profile.Profile{SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}}
+	name := filepath.Join(t.TempDir(), "empty.pprof")
 	file, createErr := os.Create(name)
 	if createErr != nil {
 		t.Fatal(createErr)
@@ -258,8 +254,8 @@ func profileFailures(t *testing.T, store string) {
 	if err := errors.Join(empty.Write(file), file.Close()); err != nil {
 		t.Fatal(err)
 	}
-	_, err = hone(t, exit.Invalid, "profile", name, "--kind", "mutex")
-	if !strings.Contains(err, "is empty; the program must enable it: runtime.SetMutexProfileFraction(10)") {
+	_, err = hone(t, exit.Invalid, "profile", name)
+	if !strings.Contains(err, "the cpu profile of "+name+" is empty; load the server while it is taken") {
 		t.Errorf("%s", err)
 	}
 	s, openErr := record.OpenRead(store)
@@ -282,8 +278,8 @@ func profileFailures(t *testing.T, store string) {
 		if !strings.Contains(out, " CPU-seconds per second, from ") || !strings.Contains(out, "main.planted") {
 			t.Errorf("%s", out)
 		}
-		_, err := hone(t, exit.Failed, "profile", name, "--kind", "heap", "--store", store)
-		if !strings.Contains(err, "this is not a heap profile: it has samples, cpu, not inuse_space; give another --kind") {
+		_, err := hone(t, exit.Failed, "profile", name, "--kind", "allocs", "--store", store)
+		if !strings.Contains(err, "this is not a allocs profile: it has samples, cpu, not alloc_space; give another --kind") {
 			t.Errorf("%s", err)
 		}
 		return

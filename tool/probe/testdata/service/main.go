@@ -11,8 +11,6 @@ import (
 	"net/http"
 	_ "net/http/pprof"
 	"os"
-	"runtime"
-	"sync"
 )
 
 var kept [][]byte
@@ -52,18 +50,13 @@ func main() {
 	addr := flag.String("addr", "127.0.0.1:0", "where to listen")
 	rounds := flag.Int("planted", 0, "what the planted function does for each request")
 	flag.Parse()
-	runtime.SetMutexProfileFraction(1)
-	runtime.SetBlockProfileRate(1)
 	early()
 	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	var lock sync.Mutex
 	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		lock.Lock()
-		defer lock.Unlock()
 		sum := usual(allocate()[:4096])
 		fmt.Fprintln(w, sum[0], planted(*rounds))
 	})
