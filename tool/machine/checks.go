@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hone-go/hone/tool/figure"
 )
 
 // Check is the result of one check for a source of noise.
@@ -130,15 +132,8 @@ func setFiles(value, pattern string) string {
 
 // setFile does the same for one file whose name others have chosen.
 func setFile(value, name string) string {
-	quoted := "/" + name
-	if strings.Trim(quoted, plainLetters) != "" {
-		quoted = "'" + strings.ReplaceAll(quoted, "'", `'\''`) + "'"
-	}
-	return "echo " + value + " | sudo tee " + quoted
+	return "echo " + value + " | sudo tee " + figure.Quoted("/"+name)
 }
-
-// plainLetters need no quoting in a shell.
-const plainLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-,:@%+="
 
 const (
 	manyConns       = 10_000        // a measurement should be able to open

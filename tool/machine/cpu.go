@@ -117,7 +117,7 @@ func (h *host) smt() string {
 	siblings := h.siblings()
 	switch {
 	case len(siblings) == 0:
-		return h.told.smt
+		return ""
 	case slices.ContainsFunc(siblings, func(s string) bool { return len(parseCPUs(s)) > 1 }):
 		return "on"
 	}

@@ -23,10 +23,10 @@ type host struct {
 
 // told is what system calls report where there are no files.
 type told struct {
-	cpu, kernel, smt, virtual string
-	cpus                      int
-	memory                    uint64 // bytes
-	descriptors               descriptorLimit
+	cpu, kernel string
+	cpus        int
+	memory      uint64 // bytes
+	descriptors descriptorLimit
 }
 
 // thisHost is the machine that runs this process.

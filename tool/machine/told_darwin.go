@@ -14,19 +14,5 @@ func ask() (t told) {
 		copy(number[:], size)
 		t.memory = binary.LittleEndian.Uint64(number[:])
 	}
-	cores, err := syscall.SysctlUint32("hw.physicalcpu")
-	threads, also := syscall.SysctlUint32("hw.logicalcpu")
-	if err == nil && also == nil {
-		t.smt = "off"
-		if threads > cores {
-			t.smt = "on"
-		}
-	}
-	if guest, err := syscall.SysctlUint32("kern.hv_vmm_present"); err == nil {
-		t.virtual = "none"
-		if guest != 0 {
-			t.virtual = "hypervisor"
-		}
-	}
 	return t
 }
