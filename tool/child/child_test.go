@@ -21,7 +21,22 @@ import (
 
 const patience = 60 * time.Second
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// parentVariable makes this program start a child, say who lives, and wait to be killed.
+const parentVariable = "HONE_TEST_PARENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(parentVariable) == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	var started int
+	c, err := Start(exec.CommandContext(context.Background(), "sh", "-c", "sleep 1000 & echo $!; wait"), Options{})
+	if err == nil {
+		err = c.Answer(context.Background(), patience, &started)
+	}
+	fmt.Println(err == nil, c.PID, started)
+	<-c.Ended()
+}
 
 func start(t *testing.T, script string, o Options) *Child {
 	t.Helper()
@@ -85,6 +100,28 @@ func TestNobodyIsLeft(t *testing.T) {
 		}
 		gone(t, left)
 	})
+}
+
+// They also end when the program that has started it is killed, as the kernel does when memory is short.
+func TestNobodyOutlivesAKilledProgram(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), parentVariable+"=1")
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ok bool
+	var leader, left int
+	if _, err := fmt.Fscan(out, &ok, &leader, &left); err != nil || !ok {
+		t.Fatalf("it has started nothing: %v", err)
+	}
+	cmd.Process.Kill()
+	cmd.Wait() // it was killed
+	gone(t, leader)
+	gone(t, left)
 }
 
 func TestEndsWithItsInput(t *testing.T) {

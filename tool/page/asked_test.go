@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -218,40 +217,6 @@ func TestMayAsk(t *testing.T) {
 		}
 		if policy := response.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'") {
 			t.Errorf("%s %s has the policy %q", c.method, c.path, policy)
-		}
-	}
-}
-
-// TestPassword opens the page to other machines: only with a token, which a browser sends
-// as a password.
-func TestPassword(t *testing.T) {
-	var g observe.Guard
-	if ln, err := g.Listen("0.0.0.0:0"); !errors.Is(err, observe.ErrNoToken) {
-		if err == nil {
-			ln.Close()
-		}
-		t.Errorf("listens on all addresses without a token: %v", err)
-	}
-	const token = "0123456789abcdef"
-	p := &page.Page{Title: "token"}
-	address := serve(t, p, &observe.Guard{Token: token})
-	for _, c := range []struct {
-		password, site string
-		want           int
-	}{{"", "", 401}, {"wrong", "", 401}, {token, "", 200}, {token, "cross-site", 403}, {token, "same-origin", 200}} {
-		request, err := http.NewRequest(http.MethodGet, address, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.password != "" {
-			request.SetBasicAuth("anybody", c.password)
-		}
-		if c.site != "" {
-			request.Header.Set("Sec-Fetch-Site", c.site)
-		}
-		response := ask(t, http.MethodGet, address, request.Header)
-		if response.StatusCode != c.want {
-			t.Errorf("the password %q from %q: %s, want %d", c.password, c.site, response.Status, c.want)
 		}
 	}
 }

@@ -64,21 +64,6 @@ func TestFunctions(t *testing.T) {
 	b.quiet("file://" + file)
 }
 
-// TestKneeIsReported checks that a report of a search has its trials.
-func TestKneeIsReported(t *testing.T) {
-	b := openTab(t)
-	run := runOf(t, "search", 200, 3)
-	met, micros := 40_000.0, 2100.0
-	k := &knee.Report{Unit: "req/s", Drawn: "p99", Knee: knee.Range{Goal: "p99<5ms", Met: &met}, Trials: []knee.Point{{Load: met, Plotted: &micros, Full: true, Valid: true, Met: true}}}
-	run.Samples[2].Artefacts = append(run.Samples[2].Artefacts, k.Artefact())
-	file := filepath.Join(t.TempDir(), "report.html")
-	writeReport(t, file, run, nil, page.Judged{})
-	b.size(1280, 900, false)
-	b.do(chromedp.Navigate("file://" + file))
-	b.await(`document.querySelector("[data-knee-says]").textContent === "p99<5ms: met up to 40\u2009000 req/s" && document.querySelectorAll("[data-knee] .met").length === 1`)
-	b.quiet("file://" + file)
-}
-
 // TestKneeIsShown checks that each trial of a search has a mark, and that the page states
 // the bracket.
 func TestKneeIsShown(t *testing.T) {

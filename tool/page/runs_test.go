@@ -1,10 +1,8 @@
 package page_test
 
 import (
-	"bytes"
 	"fmt"
 	"math"
-	"runtime/pprof"
 	"testing"
 	"time"
 
@@ -61,24 +59,4 @@ func sampleOf(t testing.TB, at time.Time, micros int64, order int) record.Sample
 	s.Metrics = append(s.Metrics, record.Metric{Name: "server CPU", Unit: "µs/req", Better: record.Lower, Value: float64(micros) / 30})
 	s.Rate, s.Errors = new(20000.5), new(int64)
 	return s
-}
-
-// addProfile gives a run a CPU profile of this process.
-func addProfile(t testing.TB, run *record.Run) {
-	t.Helper()
-	var profile bytes.Buffer
-	if err := pprof.StartCPUProfile(&profile); err != nil {
-		t.Fatal(err)
-	}
-	sum := 0
-	for began := time.Now(); time.Since(began) < 300*time.Millisecond; {
-		for i := range 1000 {
-			sum += i * sum
-		}
-	}
-	pprof.StopCPUProfile()
-	sample := sampleOf(t, run.At.Add(time.Hour), 200, len(run.Samples)+1)
-	sample.Valid, sample.Unfit = false, record.Profiled
-	sample.Artefacts = append(sample.Artefacts, record.Artefact{Kind: "cpu", Name: "cpu.pb.gz", Data: profile.Bytes()})
-	run.Samples = append(run.Samples, sample)
 }

@@ -17,12 +17,11 @@ const (
 	Invalid     Status = "invalid"
 	Failed      Status = "failed"
 	Interrupted Status = "interrupted"
-	Ended       Status = "ended" // without a verdict
 )
 
 // final reports whether a load has ended with this status.
 func (s Status) final() bool {
-	return slices.Contains([]Status{Valid, Invalid, Failed, Interrupted, Ended}, s)
+	return slices.Contains([]Status{Valid, Invalid, Failed, Interrupted}, s)
 }
 
 // Verdict is the outcome of a load.

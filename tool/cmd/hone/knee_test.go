@@ -101,47 +101,6 @@ func TestKnee(t *testing.T) {
 	}
 }
 
-// TestKneeOfConnections: each of them takes a place, and the tenth has none.
-func TestKneeOfConnections(t *testing.T) {
-	t.Parallel() // it waits more than it works
-	places := make(chan struct{}, 9)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		select {
-		case places <- struct{}{}:
-			defer func() { <-places }()
-		default:
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-		timer := time.NewTimer(20 * time.Millisecond) // so that all who can be here at a time are
-		defer timer.Stop()
-		<-timer.C
-	}))
-	defer server.Close()
-	code, report := kneeJSON(t, server.URL, "--axis", "conns", "--expect", "p50<5s", "--for", "600ms", "--cool", "50ms", "--confirm", "1", "--from", "7", "--to", "64")
-	if code != exit.OK && code != exit.Invalid || report.Knee.Met != nil && *report.Knee.Met > 12 && code == exit.OK || report.Unit != "connections" {
-		t.Errorf("exit code %d: %+v", code, report)
-	}
-	for _, trial := range report.Trials {
-		if trial.Load <= 9 && trial.Errors > 0 || trial.Valid && trial.Errors == 0 && trial.Why != "" {
-			t.Errorf("%+v", trial)
-		}
-	}
-}
-
-func TestKneeOfWhatIsNeverMet(t *testing.T) {
-	t.Parallel() // it waits more than it works
-	code, report := kneeJSON(t, pacedServer(t, time.Millisecond), "--expect", "p50<1ns", "--for", "300ms", "--from", "200", "--cool", "0s")
-	switch code {
-	case exit.Missed:
-		if report.Knee.State != knee.Below.String() || report.Knee.Met != nil || *report.Knee.Missed != 200 || !strings.HasPrefix(report.Trials[len(report.Trials)-1].Why, "p50<1ns missed: p50 is ") {
-			t.Errorf("%+v", report)
-		}
-	case exit.Invalid: // a machine that is too busy even for 200 requests a second
-	default:
-		t.Errorf("exit code %d: %+v", code, report)
-	}
-}
-
 // --quick shortens what is not given.
 func TestQuickKnee(t *testing.T) {
 	for _, c := range []struct {

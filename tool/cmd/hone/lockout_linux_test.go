@@ -11,28 +11,19 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/internal/testrun"
-	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/serving"
 )
-
-// withFiles returns hone with these arguments and this limit of descriptors.
-func withFiles(files int, args ...string) *exec.Cmd {
-	cmd := exec.Command("sh", append([]string{"-c", `ulimit -n "$0"; exec hone "$@"`, strconv.Itoa(files)}, args...)...)
-	cmd.Env = append(os.Environ(), "GORACE="+quickExit)
-	return cmd
-}
 
 // serveWithFiles starts hone serve with a limit of descriptors. It ends with the test.
 func serveWithFiles(t *testing.T, files int, flags ...string) serving.Ready {
 	t.Helper()
-	cmd := withFiles(files, append([]string{"serve", "--json", "--until-eof", "--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, flags...)...)
+	cmd := exec.Command("sh", append([]string{"-c", `ulimit -n "$0"; exec hone serve --json --until-eof --addr 127.0.0.1:0 --admin 127.0.0.1:0 "$@"`, strconv.Itoa(files)}, flags...)...)
+	cmd.Env = append(os.Environ(), "GORACE="+quickExit)
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	stdin, err := cmd.StdinPipe()
@@ -109,77 +100,4 @@ func TestAdminCrowdKeepsNobodyOut(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A server whose descriptors do not suffice for one connection does not start, and says
-// how many it lacks. With that many more it serves.
-func TestStartNeedsDescriptors(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"events", "buffered"} {
-		t.Run(name, func(t *testing.T) {
-			files, runs := 9+inherited(), 0
-			for more := 1; more > 0; runs++ { // more than once: with more room, Go's runtime takes some
-				if more = lacking(t, files, "serve", "--json", "--until-eof", "--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--engine", name); runs > 3 {
-					t.Fatalf("lacks %d descriptors again with %d", more, files)
-				}
-				files += more
-			}
-			if runs == 1 {
-				t.Errorf("starts with %d descriptors, which proves nothing", files)
-			}
-			server := serveWithFiles(t, files, "--engine", name)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			client, err := framed.Dial(ctx, server.Addr, framed.ClientOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer client.Close()
-			if _, err := client.Call(ctx, nil, []byte("hello")); err != nil {
-				t.Errorf("a client of a server with %d descriptors: %v", files, err)
-			}
-			if response, err := http.Get("http://" + *server.Admin + "/healthz"); err != nil {
-				t.Error(err)
-			} else {
-				response.Body.Close()
-			}
-		})
-	}
-}
-
-// inherited returns how many descriptors, other than the first three, what this process starts inherits
-// from what has started it.
-func inherited() (n int) {
-	for fd := uintptr(3); fd < 64; fd++ {
-		if flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_GETFD, 0); errno == 0 && flags&syscall.FD_CLOEXEC == 0 {
-			n++
-		}
-	}
-	return n
-}
-
-// lacking runs a server, and returns how many more descriptors it asks for; 0 if it
-// starts. It must end: at once, or when its standard input ends.
-func lacking(t *testing.T, files int, args ...string) (more int) {
-	t.Helper()
-	var said, ready bytes.Buffer
-	cmd := withFiles(files, args...)
-	cmd.Stdout, cmd.Stderr = &ready, &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	hangs := time.AfterFunc(patience, func() { cmd.Process.Kill() })
-	defer hangs.Stop()
-	cmd.Wait()
-	code := cmd.ProcessState.ExitCode()
-	if code == exit.OK && ready.Len() > 0 {
-		return 0
-	}
-	limit := 0
-	_, line, _ := strings.Cut(said.String(), "the limit is ")
-	fmt.Sscanf(line, "%d, and a server needs %d more; raise it (ulimit -n, LimitNOFILE)", &limit, &more)
-	if code != exit.Failed || ready.Len() > 0 || strings.Count(said.String(), "\n") != 1 || limit != files || more < 1 {
-		t.Fatalf("%v with %d descriptors: exit code %d, %q and %q", args, files, code, ready.String(), said.String())
-	}
-	return more
 }

@@ -346,23 +346,3 @@ func differing(old, now string) string {
 	_, hunks, _ := strings.Cut(string(diff.Diff("old", []byte(old), "now", []byte(now))), "\n+++ now\n")
 	return regexp.MustCompile(`(?m)^@@ .* @@$`).ReplaceAllString(hunks, "@@")
 }
-
-// TestTourOf tries what makes the page.
-func TestTourOf(t *testing.T) {
-	script := txtar.Parse([]byte("# Title\n#\n# Words.\nport\ntell 0 hone x 'a b' ${URL}y\nstdout '^said [0-9]'\n## Part\nchange a.go b.txt\n-- a.go --\none\ntwo\n-- b.txt --\none\n2\n"))
-	kept := txtar.Parse([]byte("Here.\n-- hone x a b http://" + tourAddr + "/y --\nsaid 5\n-- stderr of hone x a b http://" + tourAddr + "/y --\n"))
-	page, problems := tourOf(script, kept)
-	want := "Title\n\nWords.\n\n```\n$ hone x 'a b' http://" + tourAddr + "/y\nsaid 5\n```\n\n## Part\n\n```diff\n@@\n one\n-two\n+2\n```\n\n---\n\nHere."
-	if !strings.HasPrefix(page, want) || len(problems) > 0 {
-		t.Errorf("%q, %q; want %q", page, problems, want)
-	}
-	for name, kept := range map[string]string{
-		"not kept":       "",
-		"does not match": "-- hone x a b http://" + tourAddr + "/y --\nsaid nothing\n",
-		"is no command":  "-- hone x a b http://" + tourAddr + "/y --\nsaid 1\n-- hone z --\n",
-	} {
-		if _, problems := tourOf(script, txtar.Parse([]byte(kept))); !strings.Contains(strings.Join(problems, "\n"), name) {
-			t.Errorf("%q: %q, want %q", kept, problems, name)
-		}
-	}
-}
