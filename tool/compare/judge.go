@@ -149,10 +149,10 @@ func repeatsFor(store *record.Store, r *record.Run) (repeats [][2]*record.Run, n
 	switch n := len(repeats); {
 	case n == 0:
 	case n < fewestSessions:
-		notes = append(notes, fmt.Sprintf("hone doctor --noise has measured %s of this scenario here; a noise floor needs %d", figure.Counted(n, "session"), fewestSessions))
+		notes = append(notes, fmt.Sprintf("hone bench --against-self has measured %s of this scenario here; a noise floor needs %d", figure.Counted(n, "session"), fewestSessions))
 	default:
 		if age := time.Since(repeats[0][0].At); age > floorAge {
-			notes = append(notes, fmt.Sprintf("the noise floor is %d days old; add a session with hone doctor --noise", age/(24*time.Hour)))
+			notes = append(notes, fmt.Sprintf("the noise floor is %d days old; add a session with hone bench --against-self", age/(24*time.Hour)))
 		}
 	}
 	return repeats, notes, nil

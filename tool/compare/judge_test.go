@@ -33,7 +33,7 @@ func pairOf(made, cpu string, at time.Time, ratio float64) (a, b *record.Run) {
 	return run(0), run(1)
 }
 
-// Verdicts use the sessions of hone doctor --noise on the same machine once there are
+// Verdicts use the sessions of hone bench --against-self on the same machine once there are
 // enough.
 func TestVerdictsKnowTheFloor(t *testing.T) {
 	store, err := record.Open(filepath.Join(t.TempDir(), "runs"))

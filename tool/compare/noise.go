@@ -9,7 +9,7 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// Noise is the result of hone doctor --noise, also as JSON.
+// Noise is the result of hone bench --against-self, also as JSON.
 type Noise struct {
 	Schema         string        `json:"schema"`
 	Valid          bool          `json:"valid"`

@@ -61,9 +61,9 @@ func (c *Report) advice(paired bool) (notes []string) {
 	}
 	has := func(what func(Change) bool) bool { return slices.ContainsFunc(c.Changes, what) }
 	if has(func(change Change) bool { return change.LimitedBy == ByNoFloor }) {
-		notes = append(notes, "measure alternately (hone bench --revision, hone compare --pairs), or measure how much sessions differ: hone doctor --noise, on five days")
+		notes = append(notes, "measure alternately (hone bench --revision, hone compare --pairs), or measure how much sessions differ: hone bench --against-self, on five days")
 	} else if c.Scope == ThisSession {
-		notes = append(notes, "valid in this session, for these builds; hone doctor --noise measures how much other builds of the same source differ")
+		notes = append(notes, "valid in this session, for these builds; hone bench --against-self measures how much other builds of the same source differ")
 	}
 	for i, pairs := range c.Family.Schedule {
 		if has(func(change Change) bool {

@@ -53,9 +53,7 @@ type Options struct {
 	Engine                 EngineFlag
 	Service, Logs          *spec.Choice
 	Limits                 limitFlag
-	Compression            bool // of WebSocket messages
 	NoHTTP2                bool
-	GiveWay                bool // idle connections, not of HTTP, whose always do
 	Proxies, AdminHosts    []string
 	JSON, UntilEOF, Timed  bool
 	Version                string // of this build
@@ -220,7 +218,7 @@ func (f *Options) prepareFrames(s *serving, proxies []netip.Prefix) error {
 	}
 	s.server = &framed.Server{
 		Handler: handler, Engine: f.Engine.engine,
-		Limits: f.Limits.limits, TrustedProxies: proxies, GiveWay: f.GiveWay, Logger: s.log,
+		Limits: f.Limits.limits, TrustedProxies: proxies, Logger: s.log,
 	}
 	return nil
 }
@@ -230,7 +228,7 @@ func (f *Options) prepareWeb(s *serving, proxies []netip.Prefix) error {
 	var handler http.Handler
 	switch {
 	case f.Service.Value == SocketService:
-		handler = s.socketHandler(f.Compression, f.GiveWay)
+		handler = s.socketHandler()
 	case s.admin.Latency != nil:
 		handler = s.admin.Latency.WrapHTTP(webHandler())
 	default:
@@ -268,7 +266,7 @@ func (f *Options) trusted() ([]netip.Prefix, error) {
 
 // check refuses flags that would have no effect, and names that no Host header can have.
 func (f *Options) check() error {
-	switch service := f.Service.Value; {
+	switch {
 	case f.Given("socket-mode") && !strings.HasPrefix(f.Addr, "unix:"):
 		return exit.Usagef("serve: --socket-mode is for a socket file, and --addr is %s; give --addr unix:PATH, or leave it out", f.Addr)
 	case (f.Cert == "") != (f.Key == ""):
@@ -281,10 +279,6 @@ func (f *Options) check() error {
 		return exit.Usagef("serve: --upgrade %q is not the path of a socket; write it as in unix:/run/hone/upgrade", f.Upgrade)
 	case len(f.AdminHosts) > 0 && f.Admin == "off":
 		return exit.Usagef("serve: --admin-host needs the admin side; remove --admin off")
-	case f.Compression && service != SocketService:
-		return exit.Usagef("serve: --compression is for --service ws, and the service is %s; leave it out", service)
-	case f.GiveWay && service == WebService:
-		return exit.Usagef("serve: --give-way is for framed services and ws: idle connections of http always give way; leave it out")
 	}
 	for _, name := range f.AdminHosts {
 		if name == "" || strings.ContainsAny(name, "/*:, \t") {

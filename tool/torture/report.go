@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hone-go/hone/tool/figure"
@@ -201,53 +200,6 @@ func (r *Report) WriteText(w io.Writer) {
 	if r.Against != nil {
 		r.Against.write(w)
 	}
-}
-
-// Tables has the results of the scenarios, the worst first, what is known of each, and those that do not apply.
-func (r *Report) Tables() (results, details, left *figure.Table) {
-	results = &figure.Table{Head: []string{"verdict", "scenario", "the server", "bystanders", "process"}}
-	details = &figure.Table{Head: []string{"scenario", "", ""}}
-	left = &figure.Table{Head: []string{"scenario", "why"}}
-	for _, made := range slices.SortedStableFunc(slices.Values(r.Results), func(a, b Result) int { return int(b.Verdict) - int(a.Verdict) }) {
-		if made.Verdict == NotApplicable {
-			left.Add(made.Name, made.Words)
-			continue
-		}
-		process := ""
-		if u := made.Used; u != nil {
-			process = fmt.Sprintf("+%s, %.1f s CPU", size(u.Grown), u.CPU)
-		}
-		results.Add(made.Verdict.String(), made.Name, made.Words, made.Felt.String(), process)
-		details.Add(made.Name, "does", made.Title)
-		for _, of := range []struct {
-			what  string
-			lines []string
-		}{{"felt", []string{made.Felt.First}}, {"input", made.Inputs}, {"note", made.Notes}, {"again", []string{made.Replay}}} {
-			for _, line := range of.lines {
-				if line != "" {
-					details.Add(made.Name, of.what, line)
-				}
-			}
-		}
-	}
-	return results, details, left
-}
-
-// About says in a few lines what the report is of.
-func (r *Report) About() []string {
-	lines := []string{
-		fmt.Sprintf("%s. %s, %s, seed %d, %s UTC, %s, hone %s.", r.Summary(), r.Kind, r.Access, r.Seed, r.At.Format(time.DateTime), figure.Lasting(time.Duration(r.Took*1e9)), r.Version),
-		"Bystanders before the attacks: " + r.Baseline.String() + " answers.",
-	}
-	for _, reason := range r.InvalidReasons {
-		lines = append(lines, "INVALID: "+reason)
-	}
-	if r.Against != nil {
-		var b strings.Builder
-		r.Against.write(&b)
-		lines = append(lines, strings.Split(strings.TrimSpace(b.String()), "\n")...)
-	}
-	return lines
 }
 
 // Line returns the result in a line.

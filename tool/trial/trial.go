@@ -95,10 +95,8 @@ type Progress struct {
 	Of        int    // how many samples there will be, as Number counts them
 	Benchmark string // which one, of Go benchmarks
 	Profiling bool   // the sample is for profiles, and not one of those of the trial
-	// Session and Sessions are the number of this trial, from 1, among several; 0: there is one.
-	Session, Sessions int
-	Taken             int // samples so far, of all sides
-	Samples           int // expected in total if no more have to be retaken
+	Taken     int    // samples so far, of all sides
+	Samples   int    // expected in total if no more have to be retaken
 	// Remaining is an estimate from the samples so far; 0: none yet.
 	Remaining time.Duration
 	Load      *load.Progress // nil while no load runs
@@ -116,9 +114,6 @@ func (p Progress) Title() string {
 	}
 	if p.Profiling {
 		title = "profiles: " + title
-	}
-	if p.Sessions > 0 {
-		title = fmt.Sprintf("session %d of %d, %s", p.Session, p.Sessions, title)
 	}
 	return title
 }

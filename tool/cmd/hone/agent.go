@@ -193,23 +193,11 @@ func newAgent() *cobra.Command {
 An agent waits at your NATS server for a hone load with the same token, sends its
 part of the load, and waits for the next. Anyone who has the token can make it load
 any address that it can reach, and nothing else: it runs no commands, and reads no
-files of its machine. The files that a load needs, such as bodies and certificates
-with their keys, are sent to it, encrypted with the token.
-
-Give an agent its own CPUs, and run the same build of hone as that of hone load.
-See docs/fleet.md.`,
+files of its machine. Run the same build of hone as that of hone load. See docs/fleet.md.`,
 		Example: `  openssl rand -hex 16 > token                        once, for all machines
   hone agent nats://10.0.0.1:4222 --token-file token
   hone agent tls://nats:4222 --token-file token --nats-credentials agent.creds --once`,
-		Args: func(_ *cobra.Command, args []string) error {
-			switch {
-			case len(args) > 1:
-				return exit.Usagef("agent: unexpected argument %q: give one NATS server, or those of a cluster separated with commas", args[1])
-			case len(args) == 0 && !f.pipe:
-				return exit.Usagef("agent: name the NATS server, as in: hone agent nats://10.0.0.1:4222 --token-file token")
-			}
-			return nil
-		},
+		Args: arguments(0, 1, "agent: give one NATS server, or those of a cluster separated with commas"),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	cmd.Flags().SortFlags = false
@@ -218,9 +206,7 @@ See docs/fleet.md.`,
 	flags.StringVar(&f.name, "name", "", "name of the agent in results (the machine's name)")
 	flags.BoolVar(&f.once, "once", false, "exit after one load")
 	flags.BoolVar(&f.pipe, "pipe", false, "serve hone load --agents N, which starts it")
-	if err := flags.MarkHidden("pipe"); err != nil {
-		panic("hone: " + err.Error()) // the flag was added above
-	}
+	flags.Lookup("pipe").Hidden = true
 	return cmd
 }
 
@@ -230,6 +216,9 @@ func (f *agentFlags) run(cmd *cobra.Command, args []string) error {
 	if f.pipe {
 		in, out := fleet.PipeFiles()
 		return exit.FailedIf(agent.Pipe(cmd.Context(), in, out))
+	}
+	if len(args) == 0 {
+		return exit.Usagef("agent: name the NATS server, as in: hone agent nats://10.0.0.1:4222 --token-file token")
 	}
 	n, err := f.server("agent", args[0])
 	if err != nil {
@@ -246,14 +235,6 @@ func (f *agentFlags) run(cmd *cobra.Command, args []string) error {
 	agent.Said = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "hone: agent:", line) }
 	if err = agent.NATS(cmd.Context(), n, f.once); errors.Is(err, context.Canceled) {
 		return &exit.Error{Code: exit.Interrupted}
-	}
-	return fleetFailure(err)
-}
-
-// fleetFailure sets the exit code of a failure of the agents or the coordinator.
-func fleetFailure(err error) error {
-	if end := new(exit.Error); errors.As(err, &end) {
-		return err
 	}
 	return loadFailure(err)
 }

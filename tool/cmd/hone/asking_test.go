@@ -17,11 +17,13 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -227,12 +229,13 @@ func occupy(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("TAKEN", ln.Addr().String())
 }
 
-// port finds one that nobody listens on.
-func port(ts *testscript.TestScript, neg bool, args []string) {
-	addr, err := freeAddr()
-	ts.Check(err)
-	ts.Setenv("ADDR", addr)
-	ts.Setenv("URL", "http://"+addr+"/")
+// port finds one that nobody listens on until t ends.
+func port(t *testing.T) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, _ bool, _ []string) {
+		addr := testrun.FreeAddr(t)
+		ts.Setenv("ADDR", addr)
+		ts.Setenv("URL", "http://"+addr+"/")
+	}
 }
 
 // stale leaves a socket file behind, as a server that was killed does.

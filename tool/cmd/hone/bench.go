@@ -12,6 +12,7 @@ import (
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/spec"
@@ -28,6 +29,7 @@ type benchFlags struct {
 	program  spec.Against
 	revision string
 	against  string
+	self     bool
 	save     string
 	discard  bool
 	out      session.Flags
@@ -42,13 +44,13 @@ func newBench() *cobra.Command {
 
 It can measure two alternately, in pairs, and compare them: --revision REV builds that
 git revision (A) beside the working tree (B), --against-cmd starts another program (A).
---against RUN compares with a stored run, which needs a noise floor (hone doctor
---noise). --go-test PACKAGE measures Go benchmarks instead of a server.
+--against RUN compares with a stored run, which needs a noise floor: how much builds of
+the same source differ here, which --against-self measures and stores for verdicts. Measure
+it on several days. --go-test PACKAGE measures Go benchmarks instead of a server.
 
 The shell runs --cmd and --build; {out} in them is an empty folder, one per revision.
 The server must listen at --target and exit on SIGTERM. A scenario file (-f) holds
-flags, one per line, as in cmd = "{out}/server"; the command line overrides it. See
-docs/bench.md.
+flags, one per line, as in cmd = "{out}/server". See docs/bench.md.
 
 Exit codes: 3 when a figure is worse, 4 when there are too few valid samples or the
 primary figure is unclear.`,
@@ -67,6 +69,7 @@ primary figure is unclear.`,
 	flags.StringVar(&f.revision, "revision", "", "the git `REVISION` to measure alternately with the working tree")
 	flags.StringVar(&f.against, "against", "", "the earlier `RUN` to compare with, as in baseline:main; see hone run --help")
 	f.program.Define(cmd)
+	flags.BoolVar(&f.self, "against-self", false, "measure two builds of the same source alternately, and store how much they differ, for verdicts")
 	f.judge.define(cmd)
 	f.profiles.define(cmd)
 	flags.StringVar(&f.save, "save", "", "store the run under this `NAME` (default: no name)")
@@ -75,7 +78,7 @@ primary figure is unclear.`,
 	f.out.DefineReport(cmd, nil)
 	f.out.UI.Define(cmd)
 	f.out.Store.Define(cmd)
-	shortHelp(cmd, "cmd target build revision against against-cmd go-test bench samples conns for rate expect-content header body profile pprof save json md output ui scenario", "content, traffic, TLS, limits, readiness, what may differ")
+	shortHelp(cmd, "cmd target build revision against against-cmd against-self go-test bench samples conns for rate expect-content header body profile pprof save json md output ui scenario", "content, traffic, TLS, limits, readiness, what may differ")
 	return cmd
 }
 
@@ -84,9 +87,17 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	if err := f.out.Check("bench"); err != nil {
 		return err
 	}
+	chosen := 0
+	for _, given := range []bool{f.revision != "", f.against != "", f.program.Given(), f.self} {
+		if given {
+			chosen++
+		}
+	}
 	switch {
-	case f.against != "" && f.revision != "" || f.program.Given() && f.against+f.revision != "":
-		return exit.Usagef("bench: choose one of --revision, --against and --against-cmd")
+	case chosen > 1:
+		return exit.Usagef("bench: choose one of --revision, --against, --against-cmd and --against-self")
+	case f.self && (f.save != "" || f.discard):
+		return exit.Usagef("bench: --against-self stores its runs without a name; leave out --save and --discard")
 	case f.save != "" && f.discard:
 		return exit.Usagef("bench: choose one of --save and --discard")
 	}
@@ -107,7 +118,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if (f.revision != "" || f.against != "" || f.program.Given()) && plan.Samples < compare.FewestPairs {
+	if chosen > 0 && plan.Samples < compare.FewestPairs {
 		return exit.Usagef("bench: --samples (-n) %d: a verdict needs at least %d; 12 are usual", plan.Samples, compare.FewestPairs)
 	}
 	if err := f.profiles.check("bench"); err != nil {
@@ -127,13 +138,18 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 	if err != nil {
 		return err
 	}
-	s, err := f.out.Open(cmd, !f.discard, f.page(base))
+	p := livePage("bench "+spec.Public(f.Target), page.Fact{Name: "scenario", Value: f.Subject.Name()}, page.Fact{Name: "load", Value: f.Load.Shape()})
+	p.Baseline = base
+	s, err := f.out.Open(cmd, !f.discard, p)
 	if err != nil {
 		return err
 	}
 	defer s.Close(ctx)
 	server.Name = f.save
 	plan.Servers = []trial.Server{server}
+	if f.self {
+		plan.Servers = append(plan.Servers, server)
+	}
 	if f.revision != "" {
 		revision, err := trial.Checkout(ctx, ".", f.revision)
 		if err != nil {
@@ -155,6 +171,9 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 	}
 	plan.Progress = s.Live.BesideTrial(s.Watch(plan.Load).Trial)
 	runs, err := trial.Run(ctx, plan)
+	if f.self {
+		return f.repeated(s, plan.Scenario.Name, plan.Samples, runs, err)
+	}
 	if err == nil {
 		err = f.profiles.take(ctx, plan, runs)
 	}
@@ -196,6 +215,28 @@ func (f *benchFlags) finish(s *session.Session, result *benchResult, base *recor
 		end.JSON, end.Text = result, session.InText(text)
 		end.Kept = func() error { return f.writeKept(s.Result(), runs) }
 		end.Verdict = result.failure(!s.Said())
+	}
+	return s.Finish(end)
+}
+
+// repeated stores the runs of two builds of the same source, and says how much they differ.
+func (f *benchFlags) repeated(s *session.Session, scenario string, wanted int, runs []*record.Run, err error) error {
+	report := &compare.Noise{Schema: figure.SchemaNoise, Valid: true, Scenario: scenario, InvalidReasons: []string{}, Floors: []compare.NoiseFigure{}}
+	var end session.End
+	if err != nil {
+		end.Err = session.Failure("bench", err)
+	} else if report.Check(runs, wanted); report.Valid {
+		end.Runs, end.Pair = runs, true
+		end.Err = session.StoreFailure("bench", report.Measure(s.Store, runs))
+	} else {
+		end.Verdict = &exit.Error{Code: exit.Invalid}
+	}
+	s.Live.End(report.InvalidReasons, err)
+	if end.Err == nil {
+		if report.Kept, err = f.out.Store.Locate(); err != nil {
+			return exit.Failedf("bench: %w", err)
+		}
+		end.JSON, end.Text = report, session.InText(report.Write)
 	}
 	return s.Finish(end)
 }

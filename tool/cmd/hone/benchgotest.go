@@ -8,15 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/machine"
 	"github.com/hone-go/hone/tool/page"
-	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
-	"github.com/hone-go/hone/tool/spec"
 	"github.com/hone-go/hone/tool/trial"
 )
 
@@ -26,7 +23,7 @@ func (f *benchFlags) runGoTest(cmd *cobra.Command) error {
 	switch {
 	case err != nil:
 		return err
-	case f.revision != "" && plan.Samples < compare.FewestPairs:
+	case (f.revision != "" || f.self) && plan.Samples < compare.FewestPairs:
 		return exit.Usagef("bench: --samples %d: a verdict needs at least %d pairs; 16 are usual", plan.Samples, compare.FewestPairs)
 	}
 	if here, err := os.Getwd(); err == nil && plan.Scenario.Name == "." { // which says nothing in a list of runs
@@ -38,7 +35,9 @@ func (f *benchFlags) runGoTest(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	s, err := f.out.Open(cmd, !f.discard, f.goTestPage(base))
+	p := livePage("bench --go-test "+f.goTest.Package, page.Fact{Name: "package", Value: f.goTest.Package}, page.Fact{Name: "benchmarks", Value: f.goTest.Bench})
+	p.Groups, p.Baseline = []string{page.Host}, base
+	s, err := f.out.Open(cmd, !f.discard, p)
 	if err != nil {
 		return err
 	}
@@ -50,6 +49,9 @@ func (f *benchFlags) runGoTest(cmd *cobra.Command) error {
 	defer remove()
 	plan.Progress = s.Live.Doing(s.Watch(load.Plan{}).Trial)
 	runs, notes, err := plan.Run(ctx)
+	if f.self {
+		return f.repeated(s, plan.Scenario.Name, plan.Samples, runs, err)
+	}
 	return f.finish(s, &benchResult{Runs: runs, notes: notes, wanted: plan.Samples}, base, err)
 }
 
@@ -58,6 +60,9 @@ func (f *benchFlags) trees(ctx context.Context, plan *trial.Benchmarks) (remove 
 	now := trial.WorkingTree(ctx, ".")
 	now.Name = f.save
 	plan.Trees = []trial.Tree{now}
+	if f.self {
+		plan.Trees = append(plan.Trees, now)
+	}
 	if f.revision == "" {
 		return func() error { return nil }, nil
 	}
@@ -68,27 +73,4 @@ func (f *benchFlags) trees(ctx context.Context, plan *trial.Benchmarks) (remove 
 	now.Name = cmp.Or(now.Name, "the working tree")
 	plan.Trees = []trial.Tree{{Name: revision.Name, Dir: revision.Dir, Commit: revision.Commit}, now}
 	return revision.Remove, nil
-}
-
-// goTestPage is the live page of Go benchmarks: the machine meanwhile, and then the verdicts.
-func (f *benchFlags) goTestPage(base *record.Run) *page.Page {
-	return &page.Page{
-		Title: "hone bench --go-test " + f.goTest.Package, Baseline: base, Groups: []string{page.Host},
-		About: []page.Fact{{Name: "package", Value: f.goTest.Package}, {Name: "benchmarks", Value: f.goTest.Bench}, {Name: "hone", Value: command.BuildOf(release).Version}},
-	}
-}
-
-// noiseOfGoTest returns what measures the working tree against itself, built twice.
-func noiseOfGoTest(cmd *cobra.Command, g *spec.GoTest, subject *spec.Subject, samples int) (takeSession, error) {
-	plan, err := g.Plan(cmd, subject)
-	if err != nil {
-		return nil, err
-	}
-	plan.Samples = samples
-	return func(ctx context.Context, seed uint64, show func(trial.Progress)) ([]*record.Run, error) {
-		tree := trial.WorkingTree(ctx, ".")
-		plan.Trees, plan.Seed, plan.Progress = []trial.Tree{tree, tree}, plan.Seed+seed, show
-		runs, _, err := plan.Run(ctx)
-		return runs, err
-	}, nil
 }

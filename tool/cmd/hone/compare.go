@@ -30,10 +30,8 @@ func newCompare() *cobra.Command {
 each from a fresh server; or the output of go test -bench -count.
 
 A figure is better or worse if its interval excludes zero, the same if the interval
-lies within --tolerance, and else unclear; then the output says how many pairs would
-settle it. All verdicts together are wrong in at most 5 % of cases. Runs that were not
-measured alternately need a noise floor (hone doctor --noise) or --noise. See
-docs/method.md.
+lies within --tolerance, and else unclear. Runs that were not measured alternately need
+a noise floor (hone bench --against-self) or --noise. See docs/method.md.
 
 Exit codes: 3 when a figure is worse, 4 when the primary figure is unclear or the two
 cannot be compared.`,

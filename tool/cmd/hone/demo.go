@@ -32,11 +32,9 @@ func newDemo() *cobra.Command {
 		Short: "Race hone's server against three plain ones and print a table",
 		Long: `Race hone's server against three that use package net alone: without buffers, with
 buffers, and with a sync.Pool. Each runs in a process of its own on 127.0.0.1, one
-after the other. The first race measures memory per connection, then throughput and
-latency with 100 connections, first with one request in flight on each, then with 64.
-The second measures the latency of 40 connections while the handlers of 4 others sleep
-50 ms per request (head-of-line blocking). It takes under a minute and leaves no
-process running.`,
+after the other: memory per connection, throughput and latency with 100 connections, and
+the latency of 40 connections while the handlers of 4 others sleep 50 ms per request
+(head-of-line blocking). It takes under a minute and leaves no process running.`,
 		Example: "  hone demo\n  hone demo --for 10s\n  hone demo --for 1s --json",
 		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -69,10 +67,9 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	if err := f.out.UI.Check("demo"); err != nil {
 		return err
 	}
-	s, err := f.out.Open(cmd, false, &page.Page{
-		Title: "hone demo: hone and plain servers, raced", Groups: []string{page.Client, page.Server, page.Runtime, page.Host},
-		About: []page.Fact{{Name: "hone", Value: command.BuildOf(release).Version}},
-	})
+	p := livePage("demo: hone and plain servers, raced")
+	p.Groups = []string{page.Client, page.Server, page.Runtime, page.Host}
+	s, err := f.out.Open(cmd, false, p)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,6 @@ import (
 type doctorFlags struct {
 	quick, strict bool
 	out           session.Output
-	noise         noiseFlags
 }
 
 func newDoctor() *cobra.Command {
@@ -27,32 +26,19 @@ func newDoctor() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check this machine for sources of noise, and say how to fix them",
 		Long: `Check this machine for sources of noise, and say how to fix them. It changes nothing:
-each finding comes with the command that fixes it until the next boot.
+each finding comes with the command that fixes it until the next boot. GOOD: nothing was
+found. FAIR: the findings may change figures. BAD: figures would be wrong.
 
-GOOD: nothing was found. FAIR: the findings may change figures. BAD: figures would be
-wrong; exit code 4 with --strict.
-
-With --noise it measures two builds of the same server, and stores how much they differ
-as a session. After four sessions of a scenario, hone bench and hone compare widen every
-interval accordingly. Measure eight, on several days; hone run rm removes them.`,
+How much builds of the same source differ here, hone bench --against-self measures.`,
 		Example: `  hone doctor
-  hone doctor --noise -f hello.toml`,
+  hone doctor --strict && hone bench -f hello.toml`,
 		Args: command.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.noise.check(); err != nil {
-				return err
-			}
-			if f.noise.wanted {
-				return f.noise.run(cmd, &f.out)
-			}
-			return f.run(cmd)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&f.quick, "quick", false, "do not watch other processes for a second: checks that need it are unknown")
 	flags.BoolVar(&f.strict, "strict", false, "exit code 4 when the machine is BAD")
-	f.noise.define(cmd)
 	f.out.Define(cmd)
 	return cmd
 }

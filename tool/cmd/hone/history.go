@@ -31,13 +31,9 @@ func newHistory() *cobra.Command {
 		Long: `Report since which commit figures have changed, from the stored runs of a baseline: a
 line per figure, with the level now and every change of the level before.
 
-BASELINE is a baseline's name, a run (see hone run --help), or the name of runs, also
-that of the revision given to hone bench --revision. The default is the only baseline,
-or else the newest run. The history has the runs of the same name and scenario whose
-settings are the same; the others are counted. Fewer than 5 of 100 histories of 100
-independent runs show a change where there is none.
-
-Exit code 4 when no run has a valid sample.`,
+BASELINE is a baseline's name, a run (see hone run --help), or the name of runs. The
+default is the only baseline, or else the newest run. Runs whose settings differ are
+counted, and left out. See docs/bench.md. Exit code 4 when no run has a valid sample.`,
 		Example: `  hone history main
   hone history main --html -o history.html
   hone history main --across go,kernel`,

@@ -19,7 +19,7 @@ func (f *judgeFlags) define(cmd *cobra.Command) {
 	f.tolerance = 0.03
 	flags := cmd.Flags()
 	flags.Var(&f.tolerance, "tolerance", "difference that does not matter, as a factor (25% is −20 to +25 %): B is the same as A if the whole interval lies within it")
-	flags.Var(&f.noise, "noise", "how much builds of the same source vary on this machine (default: as measured by hone doctor --noise)")
+	flags.Var(&f.noise, "noise", "how much builds of the same source vary on this machine (default: as measured by hone bench --against-self)")
 	flags.Lookup("noise").DefValue = "" // the usage text has the default
 	flags.StringVar(&f.judge.Primary, "primary", "", "the primary figure, which decides between exit codes 0 and 4 (default: the first)")
 	flags.StringSliceVar(&f.judge.Across, "across", nil, "settings that may differ, as in go,cpu")

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/knee"
 	"github.com/hone-go/hone/tool/page"
@@ -47,13 +46,10 @@ func newKnee() *cobra.Command {
 		Short: "Find the highest load at which a server meets goals",
 		Long: `Find the highest load at which a server meets goals. TARGET is as for hone load.
 
-The load doubles until a goal is missed. Short trials bisect the range, and full trials
+The load doubles until a goal is missed; short trials bisect the range, and full trials
 confirm both ends. A trial also misses when the server does not keep up with the rate
-(99 %), and when requests fail, unless a goal is about errors. A load that the generator
-could not offer is no miss: the search continues below it.
-
-With --axis rate the load is requests per second (an open loop); with --axis conns it is
-connections, each of which keeps --depth requests in flight, or shares a fixed --rate.
+(99 %), and when requests fail, unless a goal is about errors. With --axis conns the load
+is connections, each of which keeps --depth requests in flight, or shares a fixed --rate.
 
 Exit codes: 0 when the knee was found, or is above --to; 3 when goals are missed at the
 lowest load; 4 when the knee is not known.`,
@@ -151,7 +147,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 		return err
 	}
 	shown := spec.Public(target)
-	open, err := f.out.Open(cmd, f.save != "", f.page(shown))
+	open, err := f.out.Open(cmd, f.save != "", livePage("knee "+shown, page.Fact{Name: "goals", Value: f.goals.String()}, page.Fact{Name: "load", Value: f.load.Shape()}))
 	if err != nil {
 		return err
 	}
@@ -186,14 +182,6 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 	end.Partly = ctx.Err() != nil || err != nil
 	open.Live.End(report.InvalidReasons, errors.Join(err, ctx.Err()))
 	return open.Finish(end)
-}
-
-// page returns the live page of a search.
-func (f *kneeFlags) page(target string) *page.Page {
-	return &page.Page{
-		Title: "hone knee " + target, Groups: []string{page.Client, page.Host},
-		About: []page.Fact{{Name: "goals", Value: f.goals.String()}, {Name: "load", Value: f.load.Shape()}, {Name: "hone", Value: command.BuildOf(release).Version}},
-	}
 }
 
 // kneeFailure explains why a search could not go on.

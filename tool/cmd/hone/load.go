@@ -62,7 +62,7 @@ counts from its scheduled moment (an open loop): how long users wait.`,
   hone load 127.0.0.1:9000 --frame len32be --match id@4:8 --request hex:00000001000000000000000068656c6c6f
   hone load --scenario shop.toml --expect 'login.p99<20ms'
   hone load 127.0.0.1:7000 -c 300 --rate 300000 --agents 3`,
-		Args: f.oneTarget,
+		Args: arguments(0, 1, "load: give one target, as in: hone load 127.0.0.1:7000; flags begin with --, see hone load --help"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.file != "" {
 				if err := spec.ReadFile(cmd, f.file); err != nil {
@@ -73,13 +73,12 @@ counts from its scheduled moment (an open loop): how long users wait.`,
 				f.target = args[0]
 			}
 			if f.target == "" {
-				return exit.Usagef("load: name a target, as in: hone load 127.0.0.1:7000, or as target = \"http://127.0.0.1:8080\" in %s", f.file)
+				return exit.Usagef("load: name a target, as in: hone load 127.0.0.1:7000, or as target = \"http://127.0.0.1:8080\" in a scenario")
 			}
 			return f.run(cmd, f.target)
 		},
 	}
 	f.define(cmd)
-	cmd.SetUsageFunc(groupedUsage)
 	shortHelp(cmd, "conns for rate count depth expect method header body status json output ui save scenario", "idle connections, churn, traffic, TLS, agents, limits")
 	return cmd
 }
@@ -101,46 +100,6 @@ func (f *loadFlags) define(cmd *cobra.Command) {
 	f.out.Define(cmd, "every second")
 	flags.StringVar(&f.save, "save", "", "save the run under this `NAME`; see hone run --help")
 	flags.StringVar(&f.metrics, "server-metrics", "", "Prometheus metrics of any server for the page, a `URL` and names, as in 'http://127.0.0.1:8889/metrics open,requests_total'; counters per second")
-}
-
-// flagGroups are the headings of load's flags, in the order of its help.
-func flagGroups() []struct{ heading, flags string } {
-	return []struct{ heading, flags string }{
-		{"Load", "scenario target conns depth rate schedule arrivals for count warmup ramp timeout source seed"},
-		{"Idle connections and churn", "idle churn"},
-		{"Requests: frames, messages and WebSocket", "size request expect-content echo frame match credentials-file"},
-		{"Requests: HTTP, and WebSocket handshakes", "method header body status expect-length basic-file bearer-file"},
-		{"Traffic of several requests", "flow data check cookies print-requests"},
-		{"TLS (https:// and wss://)", "insecure cacert cert key"},
-		{"Agents", "agents agents-count agents-wait agents-token-file nats-credentials nats-cacert nats-cert nats-key"},
-		{"Verdict", "expect allow-errors answer-limit max-lag most-others"},
-		{"Output", "server-stats server-pid progress plain json output save store help help-all"},
-		{"Live page", "ui ui-stay ui-token-file server-metrics"},
-	}
-}
-
-// groupedUsage prints the usage of a command with its flags in groups.
-func groupedUsage(cmd *cobra.Command) error {
-	out := cmd.OutOrStderr()
-	fmt.Fprintf(out, "Usage:\n  %s\n\nExamples:\n%s", cmd.UseLine(), cmd.Example)
-	for _, group := range flagGroups() {
-		fmt.Fprintf(out, "\n\n%s:\n%s", group.heading, strings.TrimSuffix(chosen(cmd.Flags(), group.flags).FlagUsages(), "\n"))
-	}
-	_, err := fmt.Fprintln(out)
-	return err
-}
-
-func (f *loadFlags) oneTarget(_ *cobra.Command, args []string) error {
-	switch len(args) {
-	case 0:
-		if f.file != "" {
-			return nil
-		}
-		return exit.Usagef("load: name a target, as in: hone load 127.0.0.1:7000")
-	case 1:
-		return nil
-	}
-	return exit.Usagef("load: unexpected argument %q: give one target; flags begin with --, see hone load --help", args[1])
 }
 
 // run loads the target and prints the result.
@@ -198,7 +157,7 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 		if errors.Is(err, context.Canceled) {
 			return &exit.Error{Code: exit.Interrupted, Err: errors.New("load: interrupted before the load began")}
 		}
-		return fleetFailure(err)
+		return loadFailure(err)
 	}
 	result.Version = command.BuildOf(release).Version
 	if stats != nil {
@@ -241,6 +200,9 @@ func (f *loadFlags) made(target string, result *load.Result, began time.Time) *r
 
 // loadFailure sets the exit code of a run that could not go on.
 func loadFailure(err error) error {
+	if end := new(exit.Error); errors.As(err, &end) {
+		return err
+	}
 	if end := new(load.Error); errors.As(err, &end) && end.Kind == load.BadPlan {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}

@@ -133,7 +133,7 @@ func transcripts(t *testing.T, dir string) {
 			"get":           get,
 			"await":         await,
 			"occupy":        occupy,
-			"port":          port,
+			"port":          port(t),
 			"stale":         stale,
 			"alive":         alive,
 			"mode":          mode,

@@ -9,9 +9,13 @@ import (
 	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/page"
-	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/spec"
 )
+
+// livePage returns the page of a command, with facts about what it measures.
+func livePage(title string, about ...page.Fact) *page.Page {
+	return &page.Page{Title: "hone " + title, About: append(about, page.Fact{Name: "hone", Value: command.BuildOf(release).Version})}
+}
 
 // page returns the live page of a load; nil: none was asked for.
 func (f *loadFlags) page(cmd *cobra.Command, target string, stats *admin.Server) (*page.Page, error) {
@@ -24,10 +28,8 @@ func (f *loadFlags) page(cmd *cobra.Command, target string, stats *admin.Server)
 		}
 		return nil, nil
 	}
-	p := &page.Page{
-		Title: "hone load " + spec.Public(target), Groups: []string{page.Client, page.Host},
-		About: []page.Fact{{Name: "load", Value: f.Shape()}, {Name: "hone", Value: command.BuildOf(release).Version}},
-	}
+	p := livePage("load "+spec.Public(target), page.Fact{Name: "load", Value: f.Shape()})
+	p.Groups = []string{page.Client, page.Host}
 	if stats != nil {
 		p.Groups = []string{page.Client, page.Server, page.Runtime, page.Host}
 	}
@@ -40,12 +42,4 @@ func (f *loadFlags) page(cmd *cobra.Command, target string, stats *admin.Server)
 		p.Groups = slices.Insert(p.Groups, 1, page.Metrics) // after those of the generator
 	}
 	return p, nil
-}
-
-// page returns the live page of a bench.
-func (f *benchFlags) page(base *record.Run) *page.Page {
-	return &page.Page{
-		Title: "hone bench " + spec.Public(f.Target), Baseline: base, Groups: []string{page.Client, page.Host},
-		About: []page.Fact{{Name: "scenario", Value: f.Subject.Name()}, {Name: "load", Value: f.Load.Shape()}, {Name: "hone", Value: command.BuildOf(release).Version}},
-	}
 }

@@ -55,10 +55,7 @@ func profiledRuns(t *testing.T) (store string) {
 	if out, err := exec.Command("go", "run", "-exec", "cp", "../../probe/testdata/service", service).CombinedOutput(); err != nil { // keeps what it has linked, unlike go build
 		t.Fatalf("%v: %s", err, out)
 	}
-	addr, err := freeAddr()
-	if err != nil {
-		t.Fatal(err)
-	}
+	addr := testrun.FreeAddr(t)
 	profiling := profilingOf(t, "--profile", "cpu,allocs", "--pprof", addr, "--profile-for", "1s")
 	if err := profiling.check("bench"); err != nil {
 		t.Fatal(err)

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,12 +12,13 @@ import (
 	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/prove"
+	"github.com/hone-go/hone/tool/session"
 )
 
 // proveFlags holds the parsed flags of hone prove.
 type proveFlags struct {
 	prove.Options
-	json bool
+	out session.Output
 }
 
 func newProve() *cobra.Command {
@@ -47,7 +46,7 @@ at the end, unless --keep names one. That folder's disk is what is tested.`,
 	flags.IntVar(&f.Size, "size", 128, "size of a message in `BYTES`")
 	flags.IntVar(&f.Kills, "kills", 1, "how often to kill, evenly spread over the messages")
 	flags.StringVar(&f.Folder, "keep", "", "use this `FOLDER` for the log, and keep it")
-	flags.BoolVar(&f.json, "json", false, "print the result as JSON")
+	f.out.Define(cmd)
 	return cmd
 }
 
@@ -75,22 +74,16 @@ func (f *proveFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return exit.Failedf("prove: %w", err)
 	}
-	if err := f.print(cmd.OutOrStdout(), r); err != nil {
-		return exit.FailedIf(err)
+	if err := f.out.Print(cmd, r, func(w io.Writer) {
+		fmt.Fprintf(w, "%d messages submitted, %d acknowledged in %.1f s (%.0f/s), honed killed %d times, %d resent\n"+
+			"%d records in the log: %d lost, %d stored twice, %d out of order, %d wrong\n",
+			r.Messages, r.Acknowledged, r.Seconds, r.PerSecond, r.Kills, r.Resent,
+			r.Stored, r.Lost, r.Twice, r.OutOfOrder, r.Wrong)
+	}); err != nil {
+		return err
 	}
 	if !r.Holds() {
-		return exit.FailedIf(errors.New("prove: the log does not match the acknowledgements"))
+		return exit.Failedf("prove: the log does not match the acknowledgements")
 	}
 	return nil
-}
-
-func (f *proveFlags) print(out io.Writer, r prove.Result) error {
-	if f.json {
-		return json.NewEncoder(out).Encode(r)
-	}
-	_, err := fmt.Fprintf(out, "%d messages submitted, %d acknowledged in %.1f s (%.0f/s), honed killed %d times, %d resent\n"+
-		"%d records in the log: %d lost, %d stored twice, %d out of order, %d wrong\n",
-		r.Messages, r.Acknowledged, r.Seconds, r.PerSecond, r.Kills, r.Resent,
-		r.Stored, r.Lost, r.Twice, r.OutOfOrder, r.Wrong)
-	return err
 }

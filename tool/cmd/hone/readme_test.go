@@ -28,10 +28,7 @@ import (
 func TestReadmeCommands(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	const written = "127.0.0.1:7000"
-	addr, err := freeAddr()
-	if err != nil {
-		t.Fatal(err)
-	}
+	addr := testrun.FreeAddr(t)
 	if help, err := exec.Command("hone", "serve", "--help").CombinedOutput(); err != nil || !regexp.MustCompile(`--addr .*\(default "`+written+`"\)`).Match(help) {
 		t.Errorf("the README's server is to listen on %s by default: %v\n%s", written, err, help)
 	}
@@ -82,10 +79,7 @@ func TestReadmeLoadsAreValid(t *testing.T) {
 		t.Skip("judges measured figures, so it needs a machine to itself: make timing runs it")
 	}
 	const mostSteal, mostOthers, mostLate = 0.005, 0.05, time.Millisecond / 2
-	addr, err := freeAddr()
-	if err != nil {
-		t.Fatal(err)
-	}
+	addr := testrun.FreeAddr(t)
 	server := startHone(t, []string{"serve", "--addr", addr, "--admin", "127.0.0.1:0"})
 	awaitPort(t, addr)
 	for _, args := range readmeCommands(t, "README.md") {

@@ -26,13 +26,12 @@ func newReport() *cobra.Command {
 		Use:   "report [RUN]",
 		Short: "Write a run as a self-contained HTML report",
 		Long: `Write a run as one self-contained HTML file, to read, archive or share: the charts of
-the live page, with their figures. It opens from disk, loads nothing from a network
-and is identical, byte for byte, for the same runs.
+the live page, with their figures. It loads nothing from a network, and the same runs
+give the same bytes.
 
-RUN is a stored run (default: latest; see hone run --help). --against draws an
-earlier run under the charts and judges the differences as hone compare does, which
-refuses runs with different settings (exit code 4). Of a pair of hone bench --revision
-that is the other revision, unless you say otherwise.`,
+RUN is a stored run (default: latest; see hone run --help). --against draws an earlier
+run under the charts and judges the differences as hone compare does. Of a pair of hone
+bench --revision that is the other revision, unless you say otherwise.`,
 		Example: `  hone report -o report.html
   hone report after --against before -o report.html
   hone report latest --against baseline:main -o report.html`,

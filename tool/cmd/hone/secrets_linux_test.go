@@ -99,7 +99,7 @@ func TestSecretsStay(t *testing.T) {
 	died[2] = "exit 3 # " + secrets["argument"]
 	check("bench of a server that ends", died, exit.Failed)
 	check("torture", append([]string{"torture", "http://" + addr + query, "--cmd", strings.Replace(command, "serve", "serve --service http", 1), "--env", "SECRET=" + secrets["environment"],
-		"--status", "404,405", "--only", "segmentation", "--json", "-o", filepath.Join(dir, "torture.html")}, asked...), exit.OK)
+		"--status", "404,405", "--only", "segmentation", "--json", "-o", filepath.Join(dir, "torture.json")}, asked...), exit.OK)
 	for _, name := range []string{"text", "knee", "bench"} {
 		check("run show", []string{"run", "show", name, "--store", store}, exit.OK)
 		check("run show --json", []string{"run", "show", name, "--json", "--store", store}, exit.OK)

@@ -21,10 +21,9 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve framed requests, HTTP or WebSocket, until a signal",
-		Long: `Serve framed requests, HTTP or WebSocket, until SIGTERM or SIGINT, which drain:
-requests in flight get 25 s to finish, then connections close. With --limit
-spread-time=30s, connections end evenly over 30 s before that (docs/upgrades.md). A
-second signal ends it at once.
+		Long: `Serve framed requests, HTTP or WebSocket, until SIGTERM or SIGINT, which drain for up to
+25 s (with --limit spread-time=30s, connections first end evenly over 30 s). A second signal
+ends it at once.
 
 Engines:
 
@@ -34,16 +33,10 @@ faults does what the content says: sleep 50ms, burn 50ms, late 5ms, reply 60000 
 push 3, panic. http has GET /hello, /echo (a body of at most 1 MiB) and
 /stream?n=10&pause=100ms (server-sent events). ws echoes messages at /echo.
 
-Limits (` + strings.Join(serving.LimitNames(), ", ") + `)
-have defaults that protect the server; docs/limits.md explains them. Sizes take KiB and
-MiB, durations ms, s and m; off disables a limit.
-
-Only its owner may connect to a unix socket, or with --socket-mode 0660 its group. The
-files of --cert, --key, --client-ca and --ticket-keys are reloaded within a second of a change.
-Without --addr, or with fd:3, it serves on a socket passed by systemd (LISTEN_FDS).
-
-With --upgrade a new hone serve replaces the running one and no client is refused: it takes
-the listening sockets, accepts, and only then does the old one drain. See docs/upgrades.md.`,
+Limits: ` + strings.Join(serving.LimitNames(), ", ") + `;
+see docs/limits.md. Without --addr, it serves on a socket passed by systemd (LISTEN_FDS).
+Certificates and keys are reloaded when their files change. For --upgrade, see
+docs/upgrades.md.`,
 		Example: `  hone serve
   hone serve --addr :7000 --limit conns-per-address=100
   hone serve --service http --addr 127.0.0.1:8080 --cert server.pem --key server-key.pem
@@ -65,9 +58,7 @@ the listening sockets, accepts, and only then does the old one drain. See docs/u
 	flags.Var(&f.Engine, "engine", "I/O engine")
 	flags.StringVar(&f.Upgrade, "upgrade", "", "take the sockets of the hone serve that has this socket, unix:`PATH`, and give them to the next one")
 	f.Service = spec.AddChoice(cmd, "service", "submit", "service that handles requests", serving.ServiceNames()...)
-	flags.BoolVar(&f.Compression, "compression", false, "with --service ws, compress messages of clients that offer it (permessage-deflate)")
 	flags.Var(&f.Limits, "limit", "set a limit; repeat for more")
-	flags.BoolVar(&f.GiveWay, "give-way", false, "at the limit conns, close the longest idle connection for a new one, as http does")
 	flags.StringSliceVar(&f.Proxies, "trust-proxy", nil, "expect PROXY headers from the addresses in this `CIDR`; repeat for more")
 	flags.StringVar(&f.Cert, "cert", "", "speak TLS with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.Key, "key", "", "the certificate's key, a PEM `FILE`")

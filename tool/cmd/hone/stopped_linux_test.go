@@ -108,11 +108,7 @@ func TestStoppedGeneratorDoesNotCount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			addr, err := freeAddr()
-			side, also := freeAddr()
-			if err = errors.Join(err, also); err != nil {
-				t.Fatal(err)
-			}
+			addr, side := testrun.FreeAddr(t), testrun.FreeAddr(t)
 			if name == "knee" {
 				startHone(t, []string{"serve", "--service", "faults", "--addr", addr, "--admin", side})
 				awaitPort(t, addr)

@@ -17,8 +17,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
-
 	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
 )
@@ -160,23 +158,4 @@ func TestLoadHelpIsShort(t *testing.T) {
 	if lines := strings.Count(out.String(), "\n"); lines > 36 || !strings.Contains(out.String(), "--expect GOAL") {
 		t.Errorf("%d lines:\n%s", lines, out.String())
 	}
-}
-
-// Every flag stands in the help once, under its heading.
-func TestLoadHelpHasEveryFlag(t *testing.T) {
-	cmd := newLoad()
-	cmd.InitDefaultHelpFlag()
-	listed := map[string]int{}
-	for _, group := range flagGroups() {
-		for name := range strings.FieldsSeq(group.flags) {
-			if listed[name]++; cmd.Flags().Lookup(name) == nil {
-				t.Errorf("under %q: there is no flag --%s", group.heading, name)
-			}
-		}
-	}
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if listed[f.Name] != 1 {
-			t.Errorf("--%s is listed %d times", f.Name, listed[f.Name])
-		}
-	})
 }

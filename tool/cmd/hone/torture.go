@@ -13,8 +13,8 @@ import (
 
 	"github.com/hone-go/hone/tool/command"
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
-	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/spec"
 	"github.com/hone-go/hone/tool/torture"
@@ -28,20 +28,15 @@ type tortureFlags struct {
 	profiles  string
 	only      []string
 	against   string
-	patient   bool
 	anywhere  bool
 	list      bool
 	seed      uint64
 	wait      time.Duration
 	out       session.Flags
-	html      string
 	scenarios []torture.Scenario
 }
 
-const (
-	patientWait = 15 * time.Minute
-	usualWait   = 75 * time.Second
-)
+const usualWait = 75 * time.Second
 
 func newTorture() *cobra.Command {
 	f := new(tortureFlags)
@@ -52,23 +47,19 @@ func newTorture() *cobra.Command {
 its flags must be one that the server answers.
 
 While each scenario attacks, bystanders ask what they asked before, on connections that
-stay and on new ones. The verdicts are
+stay and on new ones. A server survived if they got their answers; slower: they waited
+longer, or something failed once and not again; fell: answers that are wrong, lost or late,
+newcomers refused, a process that ended or, with --pid or --cmd, memory, descriptors and
+CPU that do not come back; not found out: as when no time limit was seen within --wait,
+never a pass.
 
-  survived         the bystanders got their answers, and the attack found nothing
-  slower           they did, but waited longer, or something failed once and not again
-  fell             wrong, lost or late answers, newcomers refused, a process that ended, or
-                   with --pid or --cmd memory, descriptors and CPU that do not come back
-  not found out    as when no time limit was seen within --wait: never a pass
-  not applicable   for another kind of target, or it needs --pid or --cmd
-
---pid also watches the server's process. --cmd starts the server and owns it: then
-scenarios limit its descriptors, stop it and kill it. Attack servers that are yours:
-only private and loopback addresses are attacked. See docs/torture.md.
+--cmd starts the server and owns it: then scenarios limit its descriptors, stop it and
+kill it. Only private and loopback addresses are attacked. See docs/torture.md.
 
 Exit codes: 0 when all survived (with --against: nothing is worse than in that report),
 3 when something fell (is worse), 4 when something was not found out.`,
 		Example: `  hone torture 127.0.0.1:6379 --frame resp --request PING --pid "$(pidof redis-server)"
-  hone torture http://127.0.0.1:8080/ --cmd './server -addr 127.0.0.1:8080' -o report.html
+  hone torture http://127.0.0.1:8080/ --cmd './server -addr 127.0.0.1:8080'
   hone torture ws://127.0.0.1:8080/echo --json -o before.json
   hone torture ws://127.0.0.1:8080/echo --against before.json
   hone torture 127.0.0.1:7000 --only half-close,trickle --seed 7`,
@@ -89,13 +80,11 @@ Exit codes: 0 when all survived (with --against: nothing is worse than in that r
 	flags.BoolVar(&f.list, "list", false, "print the scenarios, and attack nothing")
 	flags.StringVar(&f.against, "against", "", "compare with the report in this `FILE`, written with --json")
 	flags.DurationVar(&f.wait, "wait", usualWait, "how long to wait for the server's time limits")
-	flags.BoolVar(&f.patient, "patient", false, "wait 15m for them")
 	flags.BoolVar(&f.anywhere, "anywhere", false, "attack an address that is not private, too: only servers that are yours")
 	flags.Uint64Var(&f.seed, "seed", 1, "random seed of inputs and pauses")
 	f.out.DefineProgress(cmd, "every scenario")
 	f.out.Output.Define(cmd)
-	flags.Lookup("output").Usage = "write the result to `FILE` instead of standard output; FILE.html gets a self-contained page beside the text"
-	shortHelp(cmd, "cmd pid pprof request expect-content method header body only list against wait json output", "content, TLS, logins, patience")
+	shortHelp(cmd, "cmd pid pprof request expect-content method header body only list against wait json output", "content, TLS, logins, limits")
 	return cmd
 }
 
@@ -111,20 +100,11 @@ func (f *tortureFlags) oneTarget(_ *cobra.Command, args []string) error {
 
 // listAll prints the scenarios.
 func (f *tortureFlags) listAll(cmd *cobra.Command) error {
-	type line struct {
-		Name   string `json:"name"`
-		Title  string `json:"title"`
-		Access string `json:"access"`
-		Kinds  string `json:"kinds"`
-	}
-	var lines []line
-	for _, s := range torture.Scenarios() {
-		lines = append(lines, line{s.Name, s.Title, s.Access.String(), s.Kinds.String()})
-	}
-	return f.out.Print(cmd, lines, func(w io.Writer) {
-		for _, l := range lines {
-			fmt.Fprintf(w, "%-26s %s\n", l.Name, l.Title)
+	return f.out.Stream("torture", cmd.OutOrStdout(), func(w io.Writer) (err error) {
+		for _, s := range torture.Scenarios() {
+			_, err = fmt.Fprintf(w, "%-26s %s\n", s.Name, s.Title)
 		}
+		return err
 	})
 }
 
@@ -163,13 +143,6 @@ func (f *tortureFlags) plan(cmd *cobra.Command, target string) (torture.Plan, er
 		return plan, exit.Usagef("torture: --pid %d: use a process id", f.pid)
 	case f.wait <= 0:
 		return plan, exit.Usagef("torture: --wait %v: use a positive duration, as in 75s", f.wait)
-	case f.patient && cmd.Flags().Changed("wait"):
-		return plan, exit.Usagef("torture: --patient and --wait exclude each other; give one of them")
-	case f.patient:
-		f.wait = patientWait
-	}
-	if strings.HasSuffix(f.out.File, ".html") {
-		f.html, f.out.File = f.out.File, ""
 	}
 	plan.Server, plan.PID, plan.Profiles, plan.Scenarios, plan.Anywhere, plan.Seed, plan.Limits.Wait = server, f.pid, f.profiles, f.scenarios, f.anywhere, f.seed, f.wait
 	return plan, nil
@@ -214,15 +187,8 @@ func (f *tortureFlags) run(cmd *cobra.Command, target string) error {
 	if earlier != nil {
 		report.Compare(earlier)
 	}
-	if f.html != "" {
-		err = session.Output{File: f.html}.Stream("torture", io.Discard, func(w io.Writer) error {
-			results, details, left := report.Tables()
-			return page.Tables(w, "hone torture: "+report.Target, report.About(), page.Section{Heading: "Verdicts", Table: results},
-				page.Section{Heading: "Scenarios", Table: details}, page.Section{Heading: "Not applicable", Table: left})
-		})
-	}
 	return open.Finish(session.End{
-		JSON: report, Text: session.InText(report.WriteText), Err: err,
+		JSON: report, Text: session.InText(report.WriteText),
 		Verdict: f.verdict(cmd.Context(), report, open.Said()),
 	})
 }
@@ -259,18 +225,9 @@ func (f *tortureFlags) verdict(ctx context.Context, r *torture.Report, said bool
 // again returns the command that attacks the same target, without secrets and the flags that choose
 // what is run and where the result goes.
 func (f *tortureFlags) again(cmd *cobra.Command, target string) string {
-	words := []string{"hone torture", quoted(spec.Public(target))}
+	words := []string{"hone torture", figure.Quoted(spec.Public(target))}
 	for _, flag := range f.target.Given(cmd, "only", "seed", "against", "json", "output", "progress", "plain", "list") {
-		words = append(words, flag.Name+"="+quoted(flag.Value))
+		words = append(words, flag.Name+"="+figure.Quoted(flag.Value))
 	}
 	return strings.Join(words, " ")
-}
-
-// quoted quotes a word for a shell where it needs it.
-func quoted(word string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-./:_=,"
-	if word != "" && strings.Trim(word, plain) == "" {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

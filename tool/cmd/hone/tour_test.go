@@ -72,7 +72,7 @@ func TestTour(t *testing.T) {
 				return err
 			},
 			Cmds: map[string]func(*testscript.TestScript, bool, []string){
-				"port":   port,
+				"port":   port(t),
 				"tell":   told.tell,
 				"often":  often,
 				"starts": told.starts,
