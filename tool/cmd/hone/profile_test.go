@@ -128,6 +128,8 @@ func TestProfileOfARunningServer(t *testing.T) {
 			http.Error(w, "no", http.StatusUnauthorized)
 			return
 		}
+		runtime.KeepAlive(make([]byte, 16<<20))
+		runtime.GC()
 		_ = pprof.Lookup("allocs").WriteTo(w, 0) // a client may leave
 	}))
 	t.Cleanup(server.Close)
