@@ -54,6 +54,7 @@ type Options struct {
 	Service, Logs          *spec.Choice
 	Limits                 limitFlag
 	NoHTTP2                bool
+	GiveWay                bool // idle connections, not of HTTP, whose always do
 	Proxies, AdminHosts    []string
 	JSON, UntilEOF, Timed  bool
 	Version                string // of this build
@@ -218,7 +219,7 @@ func (f *Options) prepareFrames(s *serving, proxies []netip.Prefix) error {
 	}
 	s.server = &framed.Server{
 		Handler: handler, Engine: f.Engine.engine,
-		Limits: f.Limits.limits, TrustedProxies: proxies, Logger: s.log,
+		Limits: f.Limits.limits, TrustedProxies: proxies, GiveWay: f.GiveWay, Logger: s.log,
 	}
 	return nil
 }
@@ -228,7 +229,7 @@ func (f *Options) prepareWeb(s *serving, proxies []netip.Prefix) error {
 	var handler http.Handler
 	switch {
 	case f.Service.Value == SocketService:
-		handler = s.socketHandler()
+		handler = s.socketHandler(f.GiveWay)
 	case s.admin.Latency != nil:
 		handler = s.admin.Latency.WrapHTTP(webHandler())
 	default:
@@ -279,6 +280,8 @@ func (f *Options) check() error {
 		return exit.Usagef("serve: --upgrade %q is not the path of a socket; write it as in unix:/run/hone/upgrade", f.Upgrade)
 	case len(f.AdminHosts) > 0 && f.Admin == "off":
 		return exit.Usagef("serve: --admin-host needs the admin side; remove --admin off")
+	case f.GiveWay && f.Service.Value == WebService:
+		return exit.Usagef("serve: --give-way is for framed services and ws: idle connections of http always give way; leave it out")
 	}
 	for _, name := range f.AdminHosts {
 		if name == "" || strings.ContainsAny(name, "/*:, \t") {

@@ -46,13 +46,13 @@ func webHandler() http.Handler {
 
 // socketHandler upgrades on /echo to connections that echo. Any origin may connect: the
 // service has nothing to protect.
-func (s *serving) socketHandler() http.Handler {
+func (s *serving) socketHandler(giveWay bool) http.Handler {
 	message := func(_ websocket.Call, dst, msg []byte) ([]byte, error) { return append(dst, msg...), nil }
 	if s.admin.Latency != nil {
 		message = s.admin.Latency.WrapMessages(message)
 	}
 	s.sockets = &websocket.Upgrader{
-		Message: message, MessageSize: mostEchoed, Logger: s.log,
+		Message: message, MessageSize: mostEchoed, GiveWay: giveWay, Logger: s.log,
 		Origins: func(*http.Request) bool { return true },
 	}
 	mux := http.NewServeMux()

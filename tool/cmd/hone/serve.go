@@ -59,6 +59,7 @@ docs/upgrades.md.`,
 	flags.StringVar(&f.Upgrade, "upgrade", "", "take the sockets of the hone serve that has this socket, unix:`PATH`, and give them to the next one")
 	f.Service = spec.AddChoice(cmd, "service", "submit", "service that handles requests", serving.ServiceNames()...)
 	flags.Var(&f.Limits, "limit", "set a limit; repeat for more")
+	flags.BoolVar(&f.GiveWay, "give-way", false, "at the limit conns, close the longest idle connection for a new one, as http does")
 	flags.StringSliceVar(&f.Proxies, "trust-proxy", nil, "expect PROXY headers from the addresses in this `CIDR`; repeat for more")
 	flags.StringVar(&f.Cert, "cert", "", "speak TLS with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.Key, "key", "", "the certificate's key, a PEM `FILE`")
