@@ -89,7 +89,7 @@ func Servers(t *testing.T, a, b string, target func(addr string) (codec.Target, 
 	} else if plan.For == 0 {
 		plan.For = time.Second
 	}
-	design := trial.Plan{Load: plan, Design: trial.Design{Scenario: record.Scenario{Primary: "server CPU"}, Samples: pick(pairs, 1), Retakes: pairs, MostOthers: pick(0.3, 1.0)}}
+	design := trial.Plan{Load: plan, Scenario: record.Scenario{Primary: "server CPU"}, Samples: pick(pairs, 1), Retakes: pairs, MostOthers: pick(0.3, 1.0)}
 	if os.Getenv("HONE_CLAIMS") == "busy" {
 		design.MostOthers, design.Load.MaxLag = 1, time.Second
 	}

@@ -14,7 +14,7 @@ mkdir -p "$dir"
 store=$dir/runs report=$dir/report.md page=$dir/history.html
 key=${HONE_KEY:-bench}
 [[ $key =~ ^[A-Za-z0-9._-]+$ ]] || fail "key: use letters, digits, dots and dashes only, not \"$key\""
-[ -n "${HONE_FILE:-}${HONE_GO_TEST:-}" ] || fail "give the input file, a scenario of hone bench, or go-test, a package with benchmarks"
+[ -n "${HONE_FILE:-}${HONE_FLAGS:-}" ] || fail "give the input file, a scenario of hone bench, or flags with --cmd"
 
 # The action is a folder of hone's repository, so hone is built from the commit that the workflow names.
 hone=${HONE_PROGRAM:-}
@@ -47,8 +47,6 @@ fi
 
 args=(--revision "$base" --save "$name" --store "$store" --md -o "$dir/verdict.md")
 [ -z "${HONE_FILE:-}" ] || args+=(-f "$HONE_FILE")
-[ -z "${HONE_GO_TEST:-}" ] || args+=(--go-test "$HONE_GO_TEST")
-[ -z "${HONE_BENCH:-}" ] || args+=(--bench "$HONE_BENCH")
 while IFS= read -r flag; do
 	[ -z "$flag" ] || args+=("$flag")
 done <<<"${HONE_FLAGS:-}"

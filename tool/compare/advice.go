@@ -48,7 +48,7 @@ func (j *judgement) advise() *Advice {
 		return &Advice{Reason: fmt.Sprintf("more pairs will not settle it; this machine's rebuilds differ by ±%s; measure in several sessions", percent(math.Expm1(j.floor)))}
 	}
 	for i := 1; i <= looksAhead; i++ {
-		times, level := math.Ldexp(1, i), j.share*alphaOf(j.rules.Look+i)
+		times, level := math.Ldexp(1, i), j.share*j.rules.alpha(j.rules.Look+i)
 		if tBound(level, times*(j.df+1)-1)*deviation/math.Sqrt(times) <= room {
 			return &Advice{Pairs: j.planned() << i, Reason: fmt.Sprintf("about %d %s in all would settle it", j.planned()<<i, j.things())}
 		}

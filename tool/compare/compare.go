@@ -61,7 +61,12 @@ type Rules struct {
 	// Look counts the looks at the same question: first at n pairs, then at 2n, 4n and so
 	// on. 0: the first.
 	Look int
+	// Comparisons is how many comparisons alpha is for, as of several programs with one. 0: 1.
+	Comparisons int
 }
+
+// alpha returns the share of alpha for a look at one of the comparisons.
+func (r Rules) alpha(look int) float64 { return alphaOf(look) / float64(max(1, r.Comparisons)) }
 
 // Comparison holds the result for all figures.
 type Comparison struct {
@@ -95,7 +100,7 @@ func (r Rules) Compare(figures []Figure) *Comparison {
 	r.Look = max(1, r.Look)
 	r.Tolerance = cmp.Or(r.Tolerance, 0.03)
 	c := &Comparison{Tolerance: max(0, r.Tolerance), Scope: ThisMachine, Changes: make([]Change, len(figures))}
-	c.Family = Family{Figures: len(figures), Alpha: alpha, Look: r.Look, AlphaLook: alphaOf(r.Look)}
+	c.Family = Family{Figures: len(figures), Alpha: alpha, Look: r.Look, AlphaLook: r.alpha(r.Look)}
 	weights, most := 0.0, 0
 	for i := range figures {
 		weights += weight(&figures[i])
@@ -222,7 +227,7 @@ type judgement struct {
 	floor   float64  // half-width of the noise floor's interval
 }
 
-func (j *judgement) level() float64 { return j.share * alphaOf(j.rules.Look) }
+func (j *judgement) level() float64 { return j.share * j.rules.alpha(j.rules.Look) }
 
 func (j *judgement) change() Change {
 	j.c = Change{Name: j.Name, Unit: j.Unit, Better: j.Better, Primary: j.Primary, PairIDs: []int{}, A: []float64{}, B: []float64{}, Level: j.level(), Verdict: Unclear}

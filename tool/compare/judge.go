@@ -27,6 +27,8 @@ type Judge struct {
 	Across []string
 	// Look is the number of this look at the same question, from 1.
 	Look int
+	// Comparisons is that of Rules.
+	Comparisons int
 }
 
 // Report is the result, also as JSON.
@@ -63,7 +65,7 @@ func (f Judge) Compare(a, b *Runs, paired bool, repeats [][2]*record.Run) (*Repo
 		figures[i].Noise = f.Noise
 	}
 	c := &Report{Schema: figure.SchemaCompare, Valid: true, InvalidReasons: []string{}, Notes: []string{}}
-	c.Comparison = Rules{Tolerance: f.tolerated(), Look: f.Look}.Compare(figures)
+	c.Comparison = Rules{Tolerance: f.tolerated(), Look: f.Look, Comparisons: f.Comparisons}.Compare(figures)
 	c.Notes = append(c.Notes, c.advice(paired)...)
 	c.Notes = append(c.Notes, Doubts(a.Settings, b.Settings)...)
 	return c, nil
@@ -119,6 +121,9 @@ func (f Judge) Stored(store *record.Store, a, b *record.Run) (*Report, error) {
 	repeats, notes, err := repeatsFor(store, a)
 	if err != nil {
 		return nil, err
+	}
+	if a.Made == record.Printed && b.Made == record.Printed {
+		notes = append(notes, common(ra, rb)...)
 	}
 	c, err := f.Compare(ra, rb, paired, repeats)
 	if err != nil {

@@ -42,7 +42,7 @@ func TestVerdictsKnowTheFloor(t *testing.T) {
 	}
 	add := func(made, cpu string, at time.Time, ratio float64) (a, b *record.Run) {
 		a, b = pairOf(made, cpu, at, ratio)
-		if err := store.AddPair(a, b); err != nil {
+		if err := store.AddTogether(a, b); err != nil {
 			t.Fatal(err)
 		}
 		return a, b

@@ -20,7 +20,7 @@ func TestNoiseOfASessionThatIsNotStored(t *testing.T) {
 	now := time.Now().UTC()
 	for day := range 3 {
 		a, b := pairOf(record.Repeat, "X", now.AddDate(0, 0, -1-day), 1.02)
-		if err := store.AddPair(a, b); err != nil {
+		if err := store.AddTogether(a, b); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -33,7 +33,7 @@ func TestNoiseOfASessionThatIsNotStored(t *testing.T) {
 		if n.Sessions != 4 || len(n.Floors) != 1 || n.Floors[0].InTurn == nil {
 			t.Errorf("%s: %d sessions, floors %+v", when, n.Sessions, n.Floors)
 		}
-		if err := store.AddPair(a, b); err != nil {
+		if err := store.AddTogether(a, b); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -30,16 +30,20 @@ func (c *Report) Summary() string {
 		len(c.Changes), c.count(Worse), c.count(Better), c.count(Same), c.count(Unclear))
 }
 
-// table returns the verdict on each figure, and the notes. B is A's median with the estimated difference, which B's own
-// median may contradict where runs vary. What several figures lack is said once.
+// Estimated is A's median with the estimated difference, which B's own median may contradict where runs vary; or else that.
+func (c *Change) Estimated() *float64 {
+	if c.MedianA != nil && c.Ratio != nil && c.LimitedBy != ByMissing {
+		return new(*c.MedianA * *c.Ratio)
+	}
+	return c.MedianB
+}
+
+// table returns the verdict on each figure, and the notes. What several figures lack is said once.
 func (c *Report) table() *figure.Table {
 	table := &figure.Table{Head: []string{"figure", "A", "B", "B against A"}, Right: "-rr", Notes: c.Notes}
 	said := map[string]bool{}
 	for i, change := range c.Changes {
-		b, words := change.MedianB, c.words(i)
-		if change.MedianA != nil && change.Ratio != nil && change.LimitedBy != ByMissing {
-			b = new(*change.MedianA * *change.Ratio)
-		}
+		words := c.words(i)
 		if change.Verdict == Unclear && change.Advice != nil {
 			if why := change.Advice.Reason; said[why] {
 				words = strings.TrimSuffix(words, why) + "as above"
@@ -48,7 +52,7 @@ func (c *Report) table() *figure.Table {
 			}
 		}
 		in := func(v float64) string { return figure.In(v, change.Unit) }
-		table.Add(figure.Of(change.Name, change.Unit), figure.OrNone(change.MedianA, in), figure.OrNone(b, in), words)
+		table.Add(figure.Of(change.Name, change.Unit), figure.OrNone(change.MedianA, in), figure.OrNone(change.Estimated(), in), words)
 	}
 	return table
 }

@@ -449,3 +449,41 @@ func most(n int, p float64) int {
 	}
 	return n
 }
+
+// Where several programs are compared with one, and none differs, all their verdicts together are as rarely wrong.
+func TestSimulatedPrograms(t *testing.T) {
+	const programs, pairs, figures = 4, 12, 6
+	families, wrong := familiesOf(t), 0
+	for family := range families {
+		random := rand.New(rand.NewPCG(uint64(family), 26))
+		var measured [programs][figures][pairs]float64
+		for p := range measured {
+			for f := range measured[p] {
+				for i := range measured[p][f] {
+					measured[p][f][i] = 100 * math.Exp(0.02*random.NormFloat64())
+				}
+			}
+		}
+		differs := false
+		for _, other := range measured[1:] {
+			var all []Figure
+			for f := range other {
+				one := Figure{Name: strconv.Itoa(f), Primary: f == 0}
+				for i := range pairs {
+					one.Pairs = append(one.Pairs, Pair{ID: i, A: measured[0][f][i], B: other[f][i]})
+				}
+				all = append(all, one)
+			}
+			for _, c := range (Rules{Tolerance: -1, Comparisons: programs - 1}).Compare(all).Changes {
+				differs = differs || c.Verdict != Unclear
+			}
+		}
+		if differs {
+			wrong++
+		}
+	}
+	t.Logf("%.2f %% of %d", 100*float64(wrong)/float64(families), families)
+	if wrong > most(families, alpha) {
+		t.Errorf("%d of %d families have a wrong verdict", wrong, families)
+	}
+}

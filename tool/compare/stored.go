@@ -1,13 +1,17 @@
 package compare
 
-import "github.com/hone-go/hone/tool/record"
+import (
+	"slices"
+
+	"github.com/hone-go/hone/tool/record"
+)
 
 // Stored converts two stored runs to two sides for Match; paired reports whether their
-// samples alternated. Only valid samples count, and only pairs with two of them. Where these are too few
+// samples alternated, alone or with others. Only valid samples count, and only pairs with two of them. Where these are too few
 // for a verdict, the others are there to be seen, with what is wrong with them in Runs.Unfit.
 func Stored(a, b *record.Run) (ra, rb *Runs, paired bool) {
 	ra, rb = &Runs{Settings: SettingsOf(a)}, &Runs{Settings: SettingsOf(b)}
-	if a.PairedWith == "" || a.PairedWith != b.ID || b.PairedWith != a.ID {
+	if a.PairedWith == "" || b.PairedWith == "" || a.PairedWith != b.ID && b.PairedWith != a.ID && a.PairedWith != b.PairedWith {
 		ra.addValid(a)
 		rb.addValid(b)
 		return ra, rb, false
@@ -49,6 +53,25 @@ func fittest(a *record.Run, partner map[int]*record.Sample) (pairs [][2]*record.
 // belongs reports whether a sample belongs to those that are at most so unfit.
 func belongs(s *record.Sample, unfit record.Unfit) bool {
 	return s.Valid || unfit == record.Disturbed || unfit == record.Late && s.Unfit == record.Late
+}
+
+// common drops the benchmarks that only one side ever printed, and says which.
+func common(a, b *Runs) (notes []string) {
+	for _, side := range []struct {
+		of, other *Runs
+		name      string
+	}{{a, b, "A"}, {b, a, "B"}} {
+		side.of.Series = slices.DeleteFunc(side.of.Series, func(s Series) bool {
+			if side.other.index(s.Name, s.Unit) >= 0 {
+				return false
+			}
+			if note := s.Name + " is only in " + side.name + ", so it is not compared"; !slices.Contains(notes, note) {
+				notes = append(notes, note)
+			}
+			return true
+		})
+	}
+	return notes
 }
 
 func (r *Runs) addValid(run *record.Run) {

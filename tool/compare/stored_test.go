@@ -59,14 +59,20 @@ func TestStored(t *testing.T) {
 	if f := figureOf(t, a, b); !slices.Equal(f.Pairs, []compare.Pair{{ID: 1, A: 1, B: 11}, {ID: 4, A: 4, B: 14}}) {
 		t.Errorf("pairs: %+v", f)
 	}
-	b.PairedWith = "c"
+	for _, with := range [][2]string{{"b", "c"}, {"c", "a"}, {"c", "c"}} { // of three that alternated
+		a.PairedWith, b.PairedWith = with[0], with[1]
+		if f := figureOf(t, a, b); len(f.Pairs) != 2 {
+			t.Errorf("of three, %v: %+v", with, f)
+		}
+	}
+	a.PairedWith, b.PairedWith = "d", "c"
 	if f := figureOf(t, a, b); f.Pairs != nil || !slices.Equal(f.A, []float64{1, 3, 4}) || !slices.Equal(f.B, []float64{14, 12, 11}) {
 		t.Errorf("no pairs: %+v", f)
 	}
 	for i, s := range a.Samples {
 		a.Samples[i].Reasons, a.Samples[i].Valid = []string{"other programs used 90 % of the CPUs"}, s.Valid && i > 3
 	}
-	b.PairedWith = "a"
+	a.PairedWith, b.PairedWith = "b", "a"
 	if f := figureOf(t, a, b); f.Unfit != record.Disturbed || len(f.Pairs) != 4 || f.Pairs[1].A != 2 {
 		t.Errorf("too few pairs of which both are valid: %+v", f)
 	}

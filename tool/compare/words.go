@@ -29,6 +29,14 @@ func (c *Change) Words(tolerance float64) string {
 	return words + c.Advice.Reason
 }
 
+// Brief is the verdict in a few words, as in "better −8.1 %".
+func (c *Change) Brief() string {
+	if c.Ratio == nil || c.Verdict == Unclear {
+		return string(c.Verdict)
+	}
+	return fmt.Sprintf("%s %s %%", c.Verdict, signed(*c.Ratio-1))
+}
+
 // difference formats the estimate with its interval.
 func (c *Change) difference() string {
 	return fmt.Sprintf("%s %% (%s … %s)", signed(*c.Ratio-1), signed(*c.Low-1), signed(*c.High-1))

@@ -13,7 +13,7 @@ const (
 	SchemaNoise   = "hone.noise/2"   // hone bench --against-self
 	SchemaPage    = "hone.page/1"    // what a live page and a report show
 	SchemaProfile = "hone.profile/1" // hone profile
-	SchemaRuns    = "hone.runs/1"    // hone run list
+	SchemaRuns    = "hone.runs/2"    // hone run list
 	SchemaShown   = "hone.run/1"     // hone run show
 	SchemaStore   = "hone.store/1"   // run.json of a stored run
 	SchemaStored  = "hone.run/3"     // the run itself

@@ -1,12 +1,12 @@
 // Package history finds when the figures of stored runs changed.
 //
-// A history is the runs of one program, by name, that are comparable with a baseline, in the order of
+// A history is the runs of one program, by name, that are comparable with one of them, in the order of
 // time. A run counts as one value per figure, the median of its valid samples. Where the level of a
 // figure has changed, the history names the commits before and after.
 package history
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -86,10 +86,9 @@ type Options struct {
 
 const usualLimit = 200
 
-// Read reads the history of a baseline, or else of the run that ref refers to, or of the newest run of
-// that name. Empty: of the only baseline, or else of the newest run.
+// Read reads the history of the run that ref refers to. Empty: of the newest run.
 func Read(store *record.Store, ref string, o Options) (*History, error) {
-	base, err := find(store, ref)
+	base, err := store.Get(cmp.Or(ref, "latest"))
 	if err != nil {
 		return nil, err
 	}
@@ -125,20 +124,6 @@ func Read(store *record.Store, ref string, o Options) (*History, error) {
 	slices.Reverse(runs)
 	h.fill(runs)
 	return h, nil
-}
-
-func find(store *record.Store, ref string) (*record.Run, error) {
-	if ref == "" {
-		ref = "latest"
-		if all, err := store.Baselines(); err == nil && len(all) == 1 {
-			ref = all[0].Name
-		}
-	}
-	run, err := store.Get("baseline:" + ref)
-	if errors.Is(err, record.ErrNotFound) {
-		return store.Get(ref)
-	}
-	return run, err
 }
 
 // nameOf returns a run's name without the commit that hone bench --revision adds.

@@ -91,10 +91,7 @@ func TestRead(t *testing.T) {
 	invalid.Samples = invalid.Samples[2:]
 	add(t, s, runs...)
 	add(t, s, &other, &repeat, &elsewhere, &invalid)
-	if err := s.SetBaseline("first", runs[0].ID); err != nil {
-		t.Fatal(err)
-	}
-	for _, ref := range []string{"", "first", "main", runs[40].ID} {
+	for _, ref := range []string{"main", runs[0].ID, runs[40].ID} {
 		h, err := Read(s, ref, Options{})
 		if err != nil {
 			t.Fatal(err)

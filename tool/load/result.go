@@ -156,6 +156,9 @@ func (r *Result) Metrics(with func(name, unit, better string, value float64)) {
 	if r.Server != nil && r.Server.RSS != nil {
 		add("server memory", "B", new(float64(*r.Server.RSS)))
 	}
+	if r.Idle != nil {
+		add("memory per idle connection", "B", r.Idle.ServerBytes)
+	}
 }
 
 // Quantiles are response times in microseconds. A quantile needs enough requests to have one above

@@ -88,7 +88,7 @@ func (b *benchmarkWriter) units(runs []*Run) {
 		for _, s := range r.Samples {
 			for _, m := range s.Metrics {
 				unit := benchmarkUnit(m)
-				if r.Made == GoTest {
+				if r.Made == Printed {
 					unit = word(m.Unit, '-')
 				}
 				_, tidy := benchunit.Tidy(1, unit)
@@ -115,7 +115,7 @@ func (b *benchmarkWriter) run(r *Run) {
 		switch {
 		case len(result.Values) == 0:
 			b.note("sample %d has no figures", i+1)
-		case r.Made == GoTest:
+		case r.Made == Printed:
 			b.lines(result, s.Metrics)
 		default:
 			b.write(result)

@@ -61,7 +61,7 @@ func crash(t *testing.T, random *rand.Rand, from, to string, changes []change, n
 	}
 }
 
-// After a crash at any moment of writing a run, a pair, a baseline or a removal, the store opens,
+// After a crash at any moment of writing a run, a pair or a removal, the store opens,
 // old runs are whole, and the new ones are whole or absent.
 func TestCrash(t *testing.T) {
 	t.Parallel()
@@ -77,10 +77,8 @@ func TestCrash(t *testing.T) {
 	}{
 		{"made", func() error { return s.makeFolder(s.path) }},
 		{"old", func() error { return s.Add(old) }},
-		{"pair", func() error { return s.AddPair(a, b) }},
-		{"baseline", func() error { return s.SetBaseline("main", old.ID) }},
+		{"pair", func() error { return s.AddTogether(a, b) }},
 		{"single", func() error { return s.Add(single) }},
-		{"moved", func() error { return s.SetBaseline("main", single.ID) }},
 		{"gone", func() error { _, err := s.Remove(a.ID); return err }},
 	} {
 		if err := step.do(); err != nil {
@@ -88,7 +86,7 @@ func TestCrash(t *testing.T) {
 		}
 		marks[step.name] = len(changes)
 	}
-	before := map[string]int{"pair": marks["old"], "single": marks["baseline"]}
+	before := map[string]int{"pair": marks["old"], "single": marks["pair"]}
 	seen := map[string]bool{}
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 7))
@@ -103,13 +101,10 @@ func TestCrash(t *testing.T) {
 			ids := checkWhole(t, after)
 			has := func(r *Run) bool { return slices.Contains(ids, r.ID) }
 			switch {
-			case n >= marks["old"] && !has(old), n >= marks["single"] && !has(single), n >= marks["pair"] && n <= marks["moved"] && !(has(a) && has(b)):
+			case n >= marks["old"] && !has(old), n >= marks["single"] && !has(single), n >= marks["pair"] && n <= marks["single"] && !(has(a) && has(b)):
 				t.Errorf("seed %d, change %d: what was stored is lost: %v", seed, n, ids)
 			case n <= before["pair"] && has(a), n <= before["single"] && has(single), n >= marks["gone"] && (has(a) || has(b)), has(a) != has(b):
 				t.Errorf("seed %d, change %d: what cannot be there: %v", seed, n, ids)
-			}
-			if main, err := after.Get("baseline:main"); n >= marks["baseline"] && (err != nil || main.ID != old.ID && main.ID != single.ID) {
-				t.Errorf("seed %d, change %d: the baseline: %v", seed, n, err)
 			}
 			seen[fmt.Sprint(all, len(ids))] = true
 			os.RemoveAll(to)
@@ -215,7 +210,7 @@ func TestManyRuns(t *testing.T) {
 	for i := range count {
 		c.ID, c.At = fmt.Sprintf("%012x", i), c.At.Add(time.Second)
 		folder := filepath.Join(s.path, c.ID)
-		if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, headName), encodeHeads([]head{headOf(c.Run)}), 0o600)); err != nil {
+		if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, headName), encodeHeads([]Summary{headOf(c.Run)}), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}

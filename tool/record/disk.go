@@ -109,19 +109,6 @@ func (d *disk) place(path string, files map[string][]byte) error {
 	return nil
 }
 
-// replace writes a file, or writes it again.
-func (d *disk) replace(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), newPrefix+"*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // without effect once it has its name
-	if err := d.fill(f, data); err != nil {
-		return err
-	}
-	return d.rename(f.Name(), path)
-}
-
 // remove removes a folder, at once for all readers, and returns the size of its files.
 func (d *disk) remove(path string) (freed int64, err error) {
 	gone := filepath.Join(filepath.Dir(path), newPrefix+filepath.Base(path))

@@ -9,7 +9,7 @@ import (
 
 // Errors on which callers branch.
 var (
-	// ErrNotFound reports a reference to no run, or a missing baseline.
+	// ErrNotFound reports a reference to no run.
 	ErrNotFound = errors.New("record: no such run")
 	// ErrAmbiguous reports a reference that matches more than one run.
 	ErrAmbiguous = errors.New("record: more than one run matches")

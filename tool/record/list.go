@@ -36,27 +36,20 @@ type Summary struct {
 	PairedWith   string    `json:"paired_with,omitempty"`
 	Samples      int       `json:"samples"`
 	Valid        int       `json:"valid_samples"`
-	Baselines    []string  `json:"baselines"` // names under which it is a baseline
-}
-
-// head is a run's part of run.json.
-type head struct {
-	Summary
-	Baselines []string `json:"baselines,omitempty"` // never: they change
 }
 
 // stored is a run and the folder in which it is.
 type stored struct {
-	head
+	Summary
 	folder string
 }
 
-// headOf summarizes a run in canonical form.
-func headOf(r *Run) head {
-	h := head{Summary: Summary{
+// headOf summarizes a run in canonical form, as its part of run.json.
+func headOf(r *Run) Summary {
+	h := Summary{
 		ID: r.ID, Name: headText(r.Name), Made: headText(r.Made), At: r.At, Scenario: headText(r.Scenario.Name), ScenarioHash: r.Scenario.Hash(),
 		Target: headText(targetOf(r.Scenario)), Fingerprint: r.Environment.Fingerprint(), PairedWith: r.PairedWith, Samples: len(r.Samples),
-	}}
+	}
 	for _, s := range r.Samples {
 		if s.Valid {
 			h.Valid++
@@ -96,14 +89,14 @@ const (
 )
 
 // encodeHeads returns run.json.
-func encodeHeads(heads []head) []byte {
+func encodeHeads(heads []Summary) []byte {
 	runs, _ := encode(heads) // cannot fail: texts, numbers, and times that are in range
 	runs = runs[:len(runs)-1]
 	return slices.Concat([]byte(headBegin+digest(runs)+headRuns), runs, []byte(headEnd))
 }
 
 // heads reads the run.json of a folder.
-func (s *Store) heads(folder string) (heads []head, err error) {
+func (s *Store) heads(folder string) (heads []Summary, err error) {
 	text, err := os.ReadFile(filepath.Join(s.path, folder, headName))
 	if err != nil {
 		return nil, err
@@ -134,7 +127,7 @@ func (s *Store) runs() (all []stored, skipped []torn, err error) {
 		return nil, nil, s.explain(err)
 	}
 	for _, e := range entries {
-		if e.Name() == baselineFolder || strings.HasPrefix(e.Name(), ".") {
+		if strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
 		heads, err := s.heads(e.Name())
@@ -175,20 +168,10 @@ func (s *Store) List(f Filter) ([]Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	baselines, err := s.Baselines()
-	if err != nil {
-		return nil, err
-	}
 	all := []Summary{}
 	for _, r := range runs {
 		if f.Scenario != "" && f.Scenario != r.Scenario && f.Scenario != r.ScenarioHash || f.Name != "" && f.Name != r.Name {
 			continue
-		}
-		r.Summary.Baselines = []string{}
-		for _, b := range baselines {
-			if b.ID == r.ID {
-				r.Summary.Baselines = append(r.Summary.Baselines, b.Name)
-			}
 		}
 		if all = append(all, r.Summary); len(all) == f.Limit {
 			break
@@ -214,13 +197,6 @@ func (s *Store) find(ref string) (stored, error) {
 		return stored{}, notFound(ref)
 	}
 	id := strings.ToLower(ref)
-	if name, ok := strings.CutPrefix(ref, "baseline:"); ok {
-		b, err := s.baseline(name)
-		if err != nil {
-			return stored{}, err
-		}
-		id = b.ID
-	}
 	if i := slices.IndexFunc(runs, func(r stored) bool { return r.ID == id }); i >= 0 {
 		return runs[i], nil
 	}

@@ -9,13 +9,12 @@
 // # The store
 //
 // A [Store] is a folder, the nearest .hone/runs upwards or that of the user ([Find]), with one
-// folder for each run, or for both runs of a pair:
+// folder for each run, or for all runs that alternated:
 //
-//	3f9c2a71b04e/              the run's ID; of a pair both, with a + between them
-//	  run.json                 what a list needs, at most 8 KiB; its seal is the SHA-256 of "runs"
+//	3f9c2a71b04e/              the run's ID; of a pair, or of more, all, with a + between them
+//	  run.json                 what a list needs, at most 4 KiB for each run; its seal is the SHA-256 of "runs"
 //	  3f9c2a71b04e.json        everything else; its SHA-256 begins with the ID
 //	  9a0364b9e99bb480…        the artefacts, named by their SHA-256
-//	baselines/main             a baseline: its name, the run's ID, and when it was set
 //
 // A folder is written beside the others, synced, and renamed, so a run is there completely or not
 // at all, whatever happens: a full disk, a killed process, a power failure. Several programs may
@@ -27,7 +26,6 @@
 //
 //	latest          the newest run
 //	latest~2        the run two before it
-//	baseline:NAME   the baseline of this name
 //	3f9c2a71b04e    the run with this ID
 //	before          the newest run of this name, else of this git revision ("before
 //	                2b1d8c6ad7"), or the only one whose ID starts with it, at least
@@ -73,8 +71,8 @@ type Run struct {
 	At          time.Time   `json:"at"`
 	Scenario    Scenario    `json:"scenario"`
 	Environment Environment `json:"environment"`
-	// PairedWith is the ID of the run whose samples alternated with these; Sample.Pair
-	// joins them. AddPair sets it. It is not part of what
+	// PairedWith is the ID of the first run whose samples alternated with these; Sample.Pair
+	// joins them. AddTogether sets it. It is not part of what
 	// ID is derived from, since each of two runs would contain the other.
 	PairedWith string   `json:"paired_with,omitempty"`
 	Samples    []Sample `json:"samples"`
@@ -88,9 +86,9 @@ func (r *Run) Title() string {
 	return r.Name + " (" + r.ID + ")"
 }
 
-// GoTest is Run.Made of runs of Go benchmarks: each metric is named after its benchmark and has
-// the unit that go test prints.
-const GoTest = "bench --go-test"
+// Printed is Run.Made of runs of a command that prints Go benchmarks: each metric is named after its
+// benchmark and has the unit that was printed.
+const Printed = "bench, printed"
 
 // Scenario is the load and its target.
 type Scenario struct {
@@ -128,7 +126,7 @@ func (s Scenario) Words() []string {
 }
 
 // targetKeys are the settings that name what is measured: the target of a load, or the package of Go benchmarks.
-var targetKeys = []string{"target", "go-test", "pkg"}
+var targetKeys = []string{"target", "pkg"}
 
 // Environment is what figures depend on besides the program and the scenario.
 type Environment struct {

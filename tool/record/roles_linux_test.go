@@ -58,7 +58,7 @@ func fillDisk(dir string) error {
 	if err := s.Add(large); !errors.Is(err, ErrFull) || large.ID != "" {
 		return fmt.Errorf("a run larger than the disk: %v", err)
 	}
-	if err := s.AddPair(sampleRun("one"), large); !errors.Is(err, ErrFull) {
+	if err := s.AddTogether(sampleRun("one"), large); !errors.Is(err, ErrFull) {
 		return fmt.Errorf("a pair of which one fits: %v", err)
 	}
 	count := 0

@@ -72,7 +72,7 @@ func (s *Store) judge() error {
 	others := false
 	for _, e := range entries {
 		switch _, err := os.Stat(filepath.Join(s.path, e.Name(), headName)); {
-		case err == nil || e.Name() == baselineFolder:
+		case err == nil:
 			return nil
 		case !strings.HasPrefix(e.Name(), "."):
 			others = true
@@ -117,7 +117,7 @@ func (s *Store) Add(r *Run) error {
 	return err
 }
 
-// Identify sets the ID that Add gives a run, or those that AddPair gives two runs.
+// Identify sets the ID that Add gives a run, or those that AddTogether gives several.
 func Identify(runs ...*Run) error {
 	for _, r := range runs {
 		c, err := seal(r)
@@ -126,41 +126,53 @@ func Identify(runs ...*Run) error {
 		}
 		r.ID = c.ID
 	}
-	if len(runs) == 2 {
-		runs[0].PairedWith, runs[1].PairedWith = runs[1].ID, runs[0].ID
+	for i, r := range runs {
+		r.PairedWith = partner(runs, i)
 	}
 	return nil
 }
 
-// AddPair stores both runs or neither, each with PairedWith set to the other. A pair that is already
-// stored stays as it is.
-func (s *Store) AddPair(a, b *Run) error {
-	first, err := seal(a)
-	if err != nil {
+// partner returns PairedWith of one of several runs: the first run, and of that the second.
+func partner(runs []*Run, i int) string {
+	if len(runs) < 2 {
+		return runs[i].PairedWith
+	}
+	return runs[max(0, 1-i)].ID
+}
+
+// AddTogether stores all runs or none: those whose samples alternate, each with PairedWith set. What is
+// already stored stays as it is.
+func (s *Store) AddTogether(runs ...*Run) error {
+	var all []*sealed
+	var drafts []*Run
+	for _, r := range runs {
+		c, err := seal(r)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(all, func(o *sealed) bool { return o.ID == c.ID }) {
+			return fmt.Errorf("record: run %s cannot be paired with itself; pass runs whose samples alternate, each with an Order", c.ID)
+		}
+		all, drafts = append(all, c), append(drafts, c.Run)
+	}
+	for i, c := range all {
+		c.PairedWith = partner(drafts, i)
+	}
+	if err := s.put(all...); err != nil {
 		return err
 	}
-	second, err := seal(b)
-	if err != nil {
-		return err
+	for i, r := range runs {
+		r.ID, r.PairedWith = all[i].ID, all[i].PairedWith
 	}
-	if first.ID == second.ID {
-		return fmt.Errorf("record: run %s cannot be paired with itself; pass two runs whose samples alternate, each with an Order", first.ID)
-	}
-	first.PairedWith, second.PairedWith = second.ID, first.ID
-	if err := s.put(first, second); err != nil {
-		return err
-	}
-	a.ID, a.PairedWith = first.ID, first.PairedWith
-	b.ID, b.PairedWith = second.ID, second.PairedWith
 	return nil
 }
 
-// put stores a run, or a pair, in a folder of its own.
+// put stores a run, or several together, in a folder of its own.
 func (s *Store) put(runs ...*sealed) error {
 	if s.readOnly {
 		return fmt.Errorf("%w: %s; it was opened for reading", ErrReadOnly, s.path)
 	}
-	files, heads, name := map[string][]byte{}, []head{}, ""
+	files, heads, name := map[string][]byte{}, []Summary{}, ""
 	for _, c := range runs {
 		switch in, err := s.holding(c.ID); {
 		case err != nil:
@@ -192,7 +204,7 @@ func (s *Store) holding(id string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("%s: %w; remove it", filepath.Join(s.path, e.Name()), err)
 		}
-		if slices.ContainsFunc(heads, func(h head) bool { return h.ID == id }) {
+		if slices.ContainsFunc(heads, func(h Summary) bool { return h.ID == id }) {
 			return e.Name(), nil
 		}
 	}
@@ -231,6 +243,31 @@ func (s *Store) read(r stored) (*Run, error) {
 	}
 	run.PairedWith = r.PairedWith
 	return run, nil
+}
+
+// Remove removes the runs that the references refer to, or none if one refers to none. Runs that were stored together go together.
+func (s *Store) Remove(refs ...string) (freed int64, err error) {
+	if s.readOnly {
+		return 0, fmt.Errorf("%w: %s; it was opened for reading", ErrReadOnly, s.path)
+	}
+	var folders []string
+	for _, ref := range refs { // look up all first: removing changes what latest means
+		r, err := s.find(ref)
+		if err != nil {
+			return 0, err
+		}
+		if !slices.Contains(folders, r.folder) { // or named twice
+			folders = append(folders, r.folder)
+		}
+	}
+	for _, folder := range folders {
+		size, err := s.remove(filepath.Join(s.path, folder))
+		if err != nil {
+			return freed, s.explain(err)
+		}
+		freed += size
+	}
+	return freed, nil
 }
 
 // Repeat is Run.Made of both runs in which a program was measured against itself, to

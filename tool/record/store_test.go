@@ -117,7 +117,7 @@ func TestPairs(t *testing.T) {
 	s := opened(t, newPath(t))
 	a, b, c := sampleRun("a"), sampleRun("b"), sampleRun("c")
 	for range 2 {
-		if err := s.AddPair(a, b); err != nil {
+		if err := s.AddTogether(a, b); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -126,10 +126,10 @@ func TestPairs(t *testing.T) {
 	}
 	checkSame(t, a, get(t, s, a.ID))
 	checkSame(t, b, get(t, s, b.ID))
-	if err := s.AddPair(c, b); err == nil || c.ID != "" {
+	if err := s.AddTogether(c, b); err == nil || c.ID != "" {
 		t.Errorf("a second partner: %v, %q", err, c.ID)
 	}
-	if err := s.AddPair(c, sampleRun("c")); err == nil {
+	if err := s.AddTogether(c, sampleRun("c")); err == nil {
 		t.Error("a run is a pair with itself")
 	}
 	if ids := checkWhole(t, s); len(ids) != 2 {
@@ -138,17 +138,16 @@ func TestPairs(t *testing.T) {
 	if folder, err := s.Folder(b.ID); err != nil || filepath.Base(folder) != a.ID+"+"+b.ID {
 		t.Errorf("a pair is in %s, %v", folder, err)
 	}
-	if err := s.SetBaseline("main", b.ID); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Remove(a.ID); err == nil {
-		t.Error("a baseline went with its partner")
-	}
-	if err := s.RemoveBaseline("main"); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := s.Remove(a.ID, b.ID); err != nil || len(checkWhole(t, s)) > 0 {
 		t.Errorf("both sides: %v", err)
+	}
+	d := sampleRun("d") // of three, all name the first, which names the second
+	if err := s.AddTogether(a, b, d); err != nil || a.PairedWith != b.ID || b.PairedWith != a.ID || d.PairedWith != a.ID {
+		t.Errorf("three: %v, %s, %s, %s", err, a.PairedWith, b.PairedWith, d.PairedWith)
+	}
+	checkSame(t, d, get(t, s, "d"))
+	if _, err := s.Remove(b.ID); err != nil || len(checkWhole(t, s)) > 0 {
+		t.Errorf("one of three: %v", err)
 	}
 }
 
@@ -165,12 +164,9 @@ func TestReferences(t *testing.T) {
 	add(t, s, at("v1 0a1b2c3d4e", -2), at("v1 2b1d8c6ad7", -3), tagged, revision)
 	named := at(young.ID[:5], -1) // its name is a prefix of another run's ID
 	add(t, s, named)
-	if err := s.SetBaseline("v1:α", "latest~1"); err != nil {
-		t.Fatal(err)
-	}
 	for ref, want := range map[string]*Run{
 		"latest": young, "latest~0": young, "latest~1": old, "latest~3": named,
-		"main": young, old.ID: old, strings.ToUpper(old.ID): old, beef.ID[:6]: beef, "dev": revision, "v1": tagged, "baseline:v1:α": old,
+		"main": young, old.ID: old, strings.ToUpper(old.ID): old, beef.ID[:6]: beef, "dev": revision, "v1": tagged,
 	} {
 		if got := get(t, s, ref); got.ID != want.ID {
 			t.Errorf("%s is %s, want %s", ref, got.ID, want.ID)
@@ -178,7 +174,7 @@ func TestReferences(t *testing.T) {
 	}
 	for ref, want := range map[string]error{
 		"": ErrNotFound, "latest~8": ErrNotFound, "latest~-1": ErrNotFound, "latest~x": ErrNotFound, "mai": ErrNotFound, "latests": ErrNotFound, "de": ErrNotFound, "dev 2": ErrNotFound,
-		beef.ID[:3]: ErrNotFound, beef.ID + "0": ErrNotFound, "baseline:v1": ErrNotFound, "%": ErrNotFound, "____": ErrNotFound,
+		beef.ID[:3]: ErrNotFound, beef.ID + "0": ErrNotFound, "%": ErrNotFound, "____": ErrNotFound,
 		young.ID[:5]: ErrAmbiguous,
 	} {
 		if _, err := s.Get(ref); !errors.Is(err, want) {
@@ -197,9 +193,6 @@ func TestList(t *testing.T) {
 	b.Scenario.Settings, c.Scenario = map[string]string{"conns": "1", "target": "http /"}, Scenario{Name: "other"}
 	b.At, c.At = b.At.Add(1), c.At.Add(-1)
 	add(t, s, a, b, c)
-	if err := s.SetBaseline("main", b.ID); err != nil {
-		t.Fatal(err)
-	}
 	for _, asked := range []struct {
 		filter Filter
 		want   []string
@@ -223,7 +216,7 @@ func TestList(t *testing.T) {
 	all, _ := s.List(Filter{Limit: 1})
 	want := Summary{
 		ID: b.ID, Name: "b", Made: "bench", At: b.At, Scenario: b.Scenario.Name, ScenarioHash: b.Scenario.Hash(), Target: "http /",
-		Fingerprint: b.Environment.Fingerprint(), Samples: 2, Valid: 1, Baselines: []string{"main"},
+		Fingerprint: b.Environment.Fingerprint(), Samples: 2, Valid: 1,
 	}
 	if !reflect.DeepEqual(all[0], want) {
 		t.Errorf("%+v, want %+v", all[0], want)
@@ -240,12 +233,6 @@ func TestRemove(t *testing.T) {
 	}
 	a, b, c := big("a", 1), big("b", 1), big("c", 2)
 	add(t, s, a, b, c)
-	if err := s.SetBaseline("main", c.ID); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Remove(a.ID, c.ID); !strings.Contains(fmt.Sprint(err), c.ID+", or its partner, is the baseline main") {
-		t.Errorf("removing a baseline: %v", err)
-	}
 	if _, err := s.Remove(a.ID, "nothing"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("removing what is not there: %v", err)
 	}
@@ -257,38 +244,11 @@ func TestRemove(t *testing.T) {
 		t.Errorf("%d bytes are free of a log of a MiB, %v", freed, err)
 	}
 	checkSame(t, b, get(t, s, "b"))
-	if err := s.RemoveBaseline("main"); err != nil {
-		t.Error(err)
-	}
 	if _, err := s.Remove("latest"); err != nil {
 		t.Error(err)
 	}
 	if ids := checkWhole(t, s); len(ids) != 1 {
 		t.Errorf("%d runs", len(ids))
-	}
-}
-
-func TestBaselines(t *testing.T) {
-	s := opened(t, newPath(t))
-	a, b := sampleRun("a"), sampleRun("b")
-	add(t, s, a, b)
-	for _, set := range [][2]string{{"v1", a.ID}, {"main", a.ID}, {"main", "b"}} {
-		if err := s.SetBaseline(set[0], set[1]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	all, err := s.Baselines()
-	if err != nil || len(all) != 2 || all[0].Name != "main" || all[0].ID != b.ID || all[1].ID != a.ID || all[0].At.IsZero() {
-		t.Errorf("%+v, %v", all, err)
-	}
-	if err := s.SetBaseline("x", "nothing"); !errors.Is(err, ErrNotFound) {
-		t.Error(err)
-	}
-	if err := s.SetBaseline("", a.ID); err == nil {
-		t.Error("a baseline without a name")
-	}
-	if err := s.RemoveBaseline("x"); !errors.Is(err, ErrNotFound) {
-		t.Error(err)
 	}
 }
 
@@ -306,7 +266,7 @@ func TestRepeats(t *testing.T) {
 			r.Made, r.Scenario, r.At = Repeat, scenarioOf(scenario), r.At.AddDate(0, 0, day)
 			both[side] = r
 		}
-		if err := s.AddPair(both[0], both[1]); err != nil {
+		if err := s.AddTogether(both[0], both[1]); err != nil {
 			t.Fatal(err)
 		}
 		return both
@@ -433,10 +393,7 @@ func TestForeign(t *testing.T) {
 func TestStoreIsPrivateAndTidy(t *testing.T) {
 	s := opened(t, newPath(t))
 	a := sampleRun("a")
-	if err := s.AddPair(a, sampleRun("b")); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.SetBaseline("main", a.ID); err != nil {
+	if err := s.AddTogether(a, sampleRun("b")); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range files(t, s.path) {
@@ -469,7 +426,7 @@ func TestHeadIsSmall(t *testing.T) {
 		return r
 	}
 	for _, c := range []string{"x", `"`, "\\", "\x00", "é", "\u2028"} {
-		if err := s.AddPair(long(c), long(c+"y")); err != nil {
+		if err := s.AddTogether(long(c), long(c+"y")); err != nil {
 			t.Fatal(err)
 		}
 		get(t, s, long(c).Name)
@@ -482,32 +439,6 @@ func TestHeadIsSmall(t *testing.T) {
 	}
 	if ids := checkWhole(t, s); len(ids) != 12 {
 		t.Errorf("%d runs", len(ids))
-	}
-}
-
-// Names of baselines cannot leave their folder, hide one another, or be too long for a file.
-func TestBaselineNames(t *testing.T) {
-	s := opened(t, newPath(t))
-	r := sampleRun("x")
-	add(t, s, r)
-	names := []string{"main", "Main", "../x", "..", ".", "a/b", "a%2Fb", "con", "α", " ", "\x00", strings.Repeat("A", mostName)}
-	for _, name := range names {
-		if err := s.SetBaseline(name, r.ID); err != nil {
-			t.Fatalf("%q: %v", name, err)
-		}
-	}
-	all, err := s.Baselines()
-	if err != nil || len(all) != len(names) {
-		t.Errorf("%d baselines of %d, %v", len(all), len(names), err)
-	}
-	for _, name := range names {
-		get(t, s, "baseline:"+name)
-	}
-	if err := s.SetBaseline(strings.Repeat("A", mostName+1), r.ID); err == nil {
-		t.Error("a name that is too long")
-	}
-	if left := files(t, filepath.Join(s.path, baselineFolder)); len(left) != len(names)+1 {
-		t.Errorf("there is %v", left)
 	}
 }
 
@@ -593,7 +524,7 @@ func TestOpenReadMakesNothing(t *testing.T) {
 	}
 	get(t, s, "x")
 	_, removed := s.Remove("x")
-	for what, err := range map[string]error{"Add": s.Add(sampleRun("y")), "SetBaseline": s.SetBaseline("x", r.ID), "Remove": removed} {
+	for what, err := range map[string]error{"Add": s.Add(sampleRun("y")), "Remove": removed} {
 		if !errors.Is(err, ErrReadOnly) {
 			t.Errorf("%s: %v", what, err)
 		}

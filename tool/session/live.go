@@ -215,7 +215,7 @@ func (l *Live) Close(ctx context.Context) {
 }
 
 // BesideTrial returns show extended to send a trial's progress to the page: one segment per
-// sample.
+// sample, or what is done.
 func (l *Live) BesideTrial(show func(trial.Progress)) func(trial.Progress) {
 	if l == nil {
 		return show
@@ -224,18 +224,9 @@ func (l *Live) BesideTrial(show func(trial.Progress)) func(trial.Progress) {
 		show(now)
 		if now.Load != nil {
 			l.Show(page.Segment{Group: "samples", Name: now.Title()}, *now.Load)
+		} else if now.Prints {
+			l.page.Doing(now.String())
 		}
-	}
-}
-
-// Doing returns show extended to tell the page the step of a measurement without a load.
-func (l *Live) Doing(show func(trial.Progress)) func(trial.Progress) {
-	if l == nil {
-		return show
-	}
-	return func(now trial.Progress) {
-		show(now)
-		l.page.Doing(now.String())
 	}
 }
 

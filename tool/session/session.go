@@ -97,9 +97,8 @@ type End struct {
 	// JSON and Text are the result. Without Text there is none.
 	JSON any
 	Text func(io.Writer) error
-	// Runs are to be stored: each separately, or both as a pair.
+	// Runs are to be stored, together.
 	Runs []*record.Run
-	Pair bool
 	// Kept reports that the runs were stored. Nil: nothing is reported.
 	Kept func() error
 	// Err is why the work could not go on. Nil: it completed.
@@ -168,23 +167,11 @@ func (s *Session) keep(e End) error {
 	if s.Store == nil || len(e.Runs) == 0 {
 		return nil
 	}
-	if err := s.add(e); err != nil {
+	if err := s.Store.AddTogether(e.Runs...); err != nil {
 		return exit.Failedf("%s: the result was not stored: %w", s.plan.Command, err) // the cause ends with advice
 	}
 	if e.Partly {
 		fmt.Fprintf(s.plan.Stderr, "hone: %s: stored the measurements so far as %s\n", s.plan.Command, e.Runs[0].ID)
-	}
-	return nil
-}
-
-func (s *Session) add(e End) error {
-	if e.Pair && len(e.Runs) == 2 {
-		return s.Store.AddPair(e.Runs[0], e.Runs[1])
-	}
-	for _, run := range e.Runs {
-		if err := s.Store.Add(run); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -94,10 +94,10 @@ func (f *Store) Run(command, ref string) (run *record.Run, err error) {
 }
 
 // FileOrRun resolves a name for a command that accepts both: a regular file of that name,
-// or else the run; the run is nil for a file. A path always means a file. latest,
-// latest~1 and baseline:NAME always mean runs, even if such a file exists.
+// or else the run; the run is nil for a file. A path always means a file. latest and
+// latest~1 always mean runs, even if such a file exists.
 func (f *Store) FileOrRun(command, name string) (*record.Run, error) {
-	if name == "latest" || strings.HasPrefix(name, "latest~") || strings.HasPrefix(name, "baseline:") {
+	if name == "latest" || strings.HasPrefix(name, "latest~") {
 		return f.Run(command, name)
 	}
 	if info, err := os.Stat(name); err == nil && !info.IsDir() || strings.ContainsAny(name, `/\`) {

@@ -107,6 +107,14 @@ func flagOf(value any) *pflag.Flag {
 // given reports whether a flag was set.
 func (s *settings) given(name string) bool { return s.flags.Changed(name) }
 
+// names returns the names of all settings.
+func (s *settings) names() (all []string) {
+	for _, one := range s.list {
+		all = append(all, one.name)
+	}
+	return all
+}
+
 // suits refuses settings that do not apply to a kind of target.
 func (s *settings) suits(command string, kind kinds) error {
 	for _, one := range s.list {

@@ -43,10 +43,12 @@ func digest(command string) string {
 }
 
 // Environment describes what is known without access to the server: the load generator's
-// machine and the network path to the target.
+// machine and the network path to the target, if there is one.
 func Environment(target codec.Target) record.Environment {
 	facts := machine.Read()
-	facts.Strict["topology"] = Topology(target)
+	if target != nil {
+		facts.Strict["topology"] = Topology(target)
+	}
 	return record.Environment{Strict: facts.Strict, Soft: facts.Soft}
 }
 

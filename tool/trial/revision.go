@@ -78,16 +78,5 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), ctx.Err()
 }
 
-// WorkingTree describes the code in dir: its commit, and whether files that the go command builds
-// differ from that. Outside of a git repository both are unknown.
-func WorkingTree(ctx context.Context, dir string) Tree {
-	commit, err := git(ctx, dir, "rev-parse", "--verify", "--quiet", "HEAD")
-	if err != nil {
-		return Tree{Dir: dir}
-	}
-	changes, err := git(ctx, dir, "status", "--porcelain", "--", ":(top)*.go", ":(top)*.s", ":(top)*.c", ":(top)*.h", ":(top)*go.mod", ":(top)*go.sum", ":(top)go.work")
-	return Tree{Dir: dir, Commit: commit, Modified: err != nil || changes != ""}
-}
-
 // Remove deletes the files.
 func (r *Revision) Remove() error { return os.RemoveAll(r.clone) }

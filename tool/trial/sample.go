@@ -21,9 +21,7 @@ import (
 )
 
 // sample measures a fresh process of a server.
-func (t *serverTrial) sample(ctx context.Context, side int) (*record.Sample, error) {
-	s := t.servers[side]
-	now := Progress{Side: side, Name: s.label, Number: t.taken + 1, Of: t.planned}
+func (t *running) sample(ctx context.Context, s *serverSide, now Progress) (*record.Sample, error) {
 	t.say(now)
 	at := time.Now().UTC()
 	process, err := s.start(ctx, s.Target)
@@ -35,6 +33,9 @@ func (t *serverTrial) sample(ctx context.Context, side int) (*record.Sample, err
 	plan := t.plan.Load
 	plan.Target = s.Target
 	plan.WindowOpens, plan.WindowCloses = w.opens, w.closes
+	var before, after child.Use // the idle connections
+	plan.IdleOpens = func() { before, _ = process.Used() }
+	plan.IdleOpened = func() { after, _ = process.Used() }
 	if t.plan.MostOthers < 1 {
 		plan.Rivals = func() (*float64, time.Duration) { return w.rivals(nil) }
 	}
@@ -55,6 +56,9 @@ func (t *serverTrial) sample(ctx context.Context, side int) (*record.Sample, err
 		return nil, err
 	}
 	w.fill(result)
+	if i := result.Idle; i != nil && i.Conns > 0 && before.Resident > 0 && after.Resident > before.Resident { // else too few to measure
+		i.ServerBytes = new(float64(after.Resident-before.Resident) / float64(i.Conns))
+	}
 	sample := SampleOf(result, at)
 	if s.run.Scenario.Load == nil {
 		s.run.Scenario.Load = result.Settings

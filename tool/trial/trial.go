@@ -1,7 +1,7 @@
 // Package trial measures programs with an experimental design that supports verdicts: a
-// sample is one run of a fresh server process under a load. Two programs are measured
-// alternately, in pairs, half of them A first, so that drift and interference affect
-// both.
+// sample is one run of a fresh server process under a load. Several programs are measured
+// alternately, one sample of each in a turn, and half of the turns in reverse order, so that
+// drift and interference affect all. Samples of one turn have the same Sample.Pair.
 //
 //	runs, err := trial.Run(ctx, trial.Plan{
 //		Servers: []trial.Server{{Command: "./server"}},
@@ -20,6 +20,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/hone-go/hone/tool/child"
@@ -35,7 +36,8 @@ type Server struct {
 	Name  string // for display; becomes the Run's
 	Dir   string // working folder of the commands; zero: the current one
 	Build string // run once, first; zero: no build
-	// Command runs until it is asked to end (SIGTERM), once per sample. Required.
+	// Command runs until it is asked to end (SIGTERM), once per sample. Required. A command that is not
+	// loaded runs until it ends.
 	Command string
 	Env     []string // as in "GOGC=200", added to this process's environment
 	// Target is where it listens. Zero: the load's.
@@ -48,29 +50,27 @@ type Server struct {
 	StopWithin time.Duration
 }
 
-// Plan is what to measure. Servers and Load.Target are required.
-type Plan struct {
-	Servers []Server // one, or two to compare: A and B
-	// Load is the load; Run sets its Progress, WindowOpens and WindowCloses.
-	Load load.Plan
-	Design
-}
+// MostServers is how many programs a trial compares at most.
+const MostServers = 8
 
-// Design is how to take samples. The zero value works.
-type Design struct {
+// Plan is what to measure, and how to take samples. Servers are required.
+type Plan struct {
+	Servers []Server // one, or several to compare: A, B and so on
+	// Load is the load; Run sets its Progress, WindowOpens and WindowCloses. Without a Target there is
+	// none: the commands run to their end, and what they print in Go's benchmark format are the figures.
+	Load load.Plan
 	// Scenario is stored with the runs.
 	Scenario record.Scenario
-	// Samples is how many valid ones to take of each server or tree. Zero: 12 of a server, 16 of a
-	// benchmark.
+	// Samples is how many valid ones to take of each server. Zero: 12.
 	Samples int
-	// Retakes is how many samples, or takes of each benchmark, that were not valid may be retaken.
-	// Zero: half of Samples, at least 1. Negative: none.
+	// Retakes is how many samples that were not valid may be retaken. Zero: half of Samples, at least 1.
+	// Negative: none.
 	Retakes int
 	// MostOthers is the share of all CPUs that other programs may use before a sample
 	// becomes invalid. Zero: 0.3. With 1, neither other programs nor steal time nor CPU
 	// quotas are checked.
 	MostOthers float64
-	// Seed chooses the pairs in which B is first: half of them.
+	// Seed chooses the turns in which the last is first: half of them.
 	Seed uint64
 	// Progress receives the progress whenever a sample begins, and once a second of a load, from
 	// one goroutine at a time. It must return soon. Zero: none.
@@ -80,11 +80,10 @@ type Design struct {
 // The values of fields that are zero.
 const (
 	ServerSamples    = 12
-	BenchmarkSamples = 16
+	BenchmarkSamples = 16 // what callers use for benchmarks, whose runs vary more
 	MostOthers       = 0.3
-	UsualReady       = 30 * time.Second       // Server.ReadyWithin
-	UsualStop        = 10 * time.Second       // Server.StopWithin
-	UsualTake        = 500 * time.Millisecond // Benchmarks.For
+	UsualReady       = 30 * time.Second // Server.ReadyWithin
+	UsualStop        = 10 * time.Second // Server.StopWithin
 )
 
 // Progress is the state of a trial.
@@ -93,7 +92,7 @@ type Progress struct {
 	Name      string // of the side in messages, as in "the server" or "B (main)"
 	Number    int    // of the sample, from 1; 0: the program is being built
 	Of        int    // how many samples there will be, as Number counts them
-	Benchmark string // which one, of Go benchmarks
+	Prints    bool   // the command runs to its end, without a load
 	Profiling bool   // the sample is for profiles, and not one of those of the trial
 	Taken     int    // samples so far, of all sides
 	Samples   int    // expected in total if no more have to be retaken
@@ -106,11 +105,7 @@ type Progress struct {
 func (p Progress) Title() string {
 	title := "building " + p.Name
 	if p.Number > 0 {
-		title = fmt.Sprintf("sample %d of %d: ", p.Number, p.Of)
-		if p.Benchmark != "" {
-			title += p.Benchmark + ", "
-		}
-		title += p.Name
+		title = fmt.Sprintf("sample %d of %d: %s", p.Number, p.Of, p.Name)
 	}
 	if p.Profiling {
 		title = "profiles: " + title
@@ -123,18 +118,17 @@ func (p Progress) String() string {
 	switch {
 	case p.Load != nil:
 		return p.Title() + ", " + p.Load.Phase
-	case p.Number > 0 && p.Benchmark == "":
+	case p.Number > 0 && !p.Prints:
 		return p.Title() + ", starting"
 	}
 	return p.Title()
 }
 
 // Run takes the samples and returns one run per server, in the servers' order, with
-// samples in the order in which they were taken; with two servers, samples of the same
-// pair have the same Sample.Pair. No process is left running.
+// samples in the order in which they were taken. No process is left running.
 //
 // An error of one line explains why a trial could not go on. When ctx ends, Run returns
-// its error and the runs with what was taken until then, whole pairs only; runs without
+// its error and the runs with what was taken until then, whole turns only; runs without
 // a sample are not returned.
 func Run(ctx context.Context, p Plan) ([]*record.Run, error) {
 	t, err := p.begin()
@@ -157,34 +151,48 @@ func Run(ctx context.Context, p Plan) ([]*record.Run, error) {
 	return t.sampled(), ctx.Err()
 }
 
-// serverTrial is a running trial.
-type serverTrial struct {
-	plan        Plan
-	servers     []*serverSide
-	measurement // its folder is the parent of all {out} folders
+// running is a running trial.
+type running struct {
+	plan           Plan
+	folder         string // the parent of all {out} folders
+	random         *rand.Rand
+	servers        []*serverSide
+	taken, planned int
+	began          time.Time
 }
 
-func (p Plan) begin() (*serverTrial, error) {
-	switch {
-	case len(p.Servers) == 0 || len(p.Servers) > 2:
-		return nil, fmt.Errorf("trial: %d servers; give one, or two to compare", len(p.Servers))
-	case p.Load.Target == nil:
-		return nil, errors.New("trial: the load has no target")
+// begin completes the plan.
+func (p Plan) begin() (*running, error) {
+	if len(p.Servers) == 0 || len(p.Servers) > MostServers {
+		return nil, fmt.Errorf("trial: %d servers; give one, or up to %d to compare", len(p.Servers), MostServers)
 	}
-	t := &serverTrial{plan: p}
-	if err := t.begin(&t.plan.Design, "hone-trial", ServerSamples); err != nil {
-		return nil, err
+	if slices.ContainsFunc(p.Servers, func(s Server) bool { return s.Command == "" }) {
+		return nil, errors.New("trial: a server without a command")
 	}
-	t.planned = t.plan.Samples * len(p.Servers)
+	made := "bench"
+	if p.Load.Target == nil {
+		made = record.Printed
+	}
+	p.Samples = cmp.Or(p.Samples, ServerSamples)
+	p.Retakes = cmp.Or(p.Retakes, max(1, p.Samples/2))
+	p.MostOthers = cmp.Or(p.MostOthers, MostOthers)
+	folder, err := child.Folder("hone-trial")
+	if err != nil {
+		return nil, fmt.Errorf("trial: %w", err)
+	}
+	t := &running{plan: p, folder: folder, random: rand.New(rand.NewPCG(p.Seed, 1)), planned: p.Samples * len(p.Servers)}
 	for i, server := range p.Servers {
 		if server.Target == nil {
 			server.Target = p.Load.Target
 		}
 		s := &serverSide{Server: server, label: "the server", out: filepath.Join(t.folder, string(rune('A'+i)))}
+		if p.Load.Target == nil {
+			s.label = "the command"
+		}
 		if len(p.Servers) > 1 {
 			s.label = Label(i, s.Name)
 		}
-		s.run = t.add("bench", s.Name)
+		s.run = &record.Run{Name: s.Name, Made: made, Scenario: p.Scenario}
 		t.servers = append(t.servers, s)
 		if err := os.Mkdir(s.out, 0o700); err != nil {
 			t.end()
@@ -194,83 +202,56 @@ func (p Plan) begin() (*serverTrial, error) {
 	return t, nil
 }
 
-// take takes pairs, or samples of the only server, until enough are valid or too many are
+func (t *running) end() { os.RemoveAll(t.folder) }
+
+// take takes turns, or samples of the only server, until enough are valid or too many are
 // not. A retaken pair keeps its order: the first of a pair measures differently, and only
 // equal numbers of both orders cancel that.
-func (t *serverTrial) take(ctx context.Context) error {
+func (t *running) take(ctx context.Context) error {
 	t.began = time.Now().UTC()
 	reversed := halfOf(t.plan.Samples, t.random)
-	retaken := 0
-	for number, valid := 1, 0; valid < t.plan.Samples; number++ {
-		taken, ok, err := t.turn(number, reversed[valid], func(side int) (*record.Sample, error) { return t.sample(ctx, side) })
+	for number, valid, retaken := 1, 0, 0; valid < t.plan.Samples; number++ {
+		taken, ok, err := t.turn(ctx, number, reversed[valid])
 		if err != nil {
 			return err
 		}
-		t.keep(taken)
-		if ok {
+		for i, s := range t.servers {
+			if s.run.At.IsZero() {
+				s.run.At = t.began // of all samples, so that the last side's run is the newest
+			}
+			s.run.Samples = append(s.run.Samples, taken[i])
+		}
+		switch {
+		case ok:
 			valid++
-		} else if !t.again(&retaken) {
-			break
+		case retaken >= t.plan.Retakes:
+			return nil // the comparison will report that there are too few
+		default:
+			retaken++
+			t.planned += len(t.servers)
 		}
 	}
 	return nil
-}
-
-// measurement is a running measurement.
-type measurement struct {
-	design         *Design
-	folder         string
-	random         *rand.Rand
-	runs           []*record.Run // of the sides
-	taken, planned int
-	began          time.Time
-}
-
-// begin completes the design.
-func (t *measurement) begin(d *Design, folder string, samples int) (err error) {
-	d.Samples = cmp.Or(d.Samples, samples)
-	d.Retakes = cmp.Or(d.Retakes, max(1, d.Samples/2))
-	d.MostOthers = cmp.Or(d.MostOthers, MostOthers)
-	t.design, t.random = d, rand.New(rand.NewPCG(d.Seed, 1))
-	if t.folder, err = child.Folder(folder); err != nil {
-		return fmt.Errorf("trial: %w", err)
-	}
-	return nil
-}
-
-func (t *measurement) end() { os.RemoveAll(t.folder) }
-
-// add returns the run of another side.
-func (t *measurement) add(made, name string) *record.Run {
-	run := &record.Run{Name: name, Made: made, Scenario: t.design.Scenario}
-	t.runs = append(t.runs, run)
-	return run
-}
-
-// keep adds a sample to each run.
-func (t *measurement) keep(samples []record.Sample) {
-	for i, run := range t.runs {
-		if run.At.IsZero() {
-			run.At = t.began // of all samples, so that the last side's run is the newest
-		}
-		run.Samples = append(run.Samples, samples[i])
-	}
 }
 
 // turn takes one sample of each side, in reverse order if reversed, and reports whether all are valid.
-func (t *measurement) turn(pair int, reversed bool, take func(side int) (*record.Sample, error)) (taken []record.Sample, valid bool, err error) {
-	taken, valid = make([]record.Sample, len(t.runs)), true
-	for i := range t.runs {
+func (t *running) turn(ctx context.Context, pair int, reversed bool) (taken []record.Sample, valid bool, err error) {
+	taken, valid = make([]record.Sample, len(t.servers)), true
+	for i := range t.servers {
 		if reversed {
-			i = len(t.runs) - 1 - i
+			i = len(t.servers) - 1 - i
 		}
-		sample, err := take(i)
+		take := t.sample
+		if t.plan.Load.Target == nil {
+			take = t.printed
+		}
+		sample, err := take(ctx, t.servers[i], Progress{Side: i, Name: t.servers[i].label, Number: t.taken + 1, Of: t.planned})
 		if err != nil {
 			return nil, false, err
 		}
 		t.taken++
 		sample.Order = t.taken
-		if len(t.runs) > 1 {
+		if len(t.servers) > 1 {
 			sample.Pair = pair
 		}
 		valid = valid && sample.Valid
@@ -279,35 +260,25 @@ func (t *measurement) turn(pair int, reversed bool, take func(side int) (*record
 	return taken, valid, nil
 }
 
-// again reports whether samples that were not valid may be taken again, and counts that.
-func (t *measurement) again(retaken *int) bool {
-	if *retaken >= t.design.Retakes {
-		return false // the comparison will report that there are too few
-	}
-	*retaken++
-	t.planned += len(t.runs)
-	return true
-}
-
 // sampled returns the runs that have samples.
-func (t *measurement) sampled() (runs []*record.Run) {
-	for _, run := range t.runs {
-		if len(run.Samples) > 0 {
-			runs = append(runs, run)
+func (t *running) sampled() (runs []*record.Run) {
+	for _, s := range t.servers {
+		if len(s.run.Samples) > 0 {
+			runs = append(runs, s.run)
 		}
 	}
 	return runs
 }
 
-// say adds the progress of the whole measurement.
-func (t *measurement) say(p Progress) {
+// say adds the progress of the whole trial.
+func (t *running) say(p Progress) {
 	p.Taken, p.Samples = t.taken, t.planned
 	if t.taken > 0 {
 		each := time.Since(t.began) / time.Duration(t.taken)
 		p.Remaining = each * time.Duration(t.planned-t.taken)
 	}
-	if t.design.Progress != nil {
-		t.design.Progress(p)
+	if t.plan.Progress != nil {
+		t.plan.Progress(p)
 	}
 }
 

@@ -66,7 +66,7 @@ func planFor(t *testing.T, flags string) Plan {
 	return Plan{
 		Servers: []Server{{Command: "exec " + service + " -addr " + addr + " " + flags}},
 		Load:    load.Plan{Target: codec.HTTP{URL: "http://" + addr + "/"}, Conns: 1, Requests: 300, For: time.Minute},
-		Design:  Design{Samples: 2, MostOthers: 1, Scenario: record.Scenario{Name: "test", Settings: map[string]string{"x": "y"}}},
+		Samples: 2, MostOthers: 1, Scenario: record.Scenario{Name: "test", Settings: map[string]string{"x": "y"}},
 	}
 }
 
@@ -216,7 +216,7 @@ func TestRunSaysWhyItCannotGoOn(t *testing.T) {
 }
 
 func TestRunRefusesPlans(t *testing.T) {
-	for _, p := range []Plan{{}, {Servers: make([]Server, 3)}, {Servers: make([]Server, 1)}} {
+	for _, p := range []Plan{{}, {Servers: make([]Server, 9)}, {Servers: make([]Server, 1)}} {
 		_, err := Run(t.Context(), p)
 		if said := fmt.Sprint(err); !strings.HasPrefix(said, "trial: ") {
 			t.Errorf("%+v: %s", p, said)
@@ -378,5 +378,27 @@ func TestSampleOf(t *testing.T) {
 	}
 	if !s.Valid || !slices.Equal(s.Metrics, want) {
 		t.Errorf("%+v", s)
+	}
+}
+
+// Of several programs, each turn has one sample of every one, in this order or the reverse.
+func TestRunTakesTurnsOfSeveral(t *testing.T) {
+	p := printing(t, "BenchmarkX 1 1 ns/op\n", "BenchmarkX 1 2 ns/op\n", "BenchmarkX 1 3 ns/op\n")
+	runs, err := Run(t.Context(), p)
+	if err != nil || len(runs) != 3 {
+		t.Fatalf("%d runs, %v", len(runs), err)
+	}
+	reversed := 0
+	for i := range 4 {
+		a, b, c := runs[0].Samples[i], runs[1].Samples[i], runs[2].Samples[i]
+		if a.Pair != i+1 || b.Pair != i+1 || c.Pair != i+1 || b.Order != 3*i+2 || a.Order+c.Order != 6*i+4 {
+			t.Errorf("turn %d: pairs %d, %d, %d, orders %d, %d, %d", i+1, a.Pair, b.Pair, c.Pair, a.Order, b.Order, c.Order)
+		}
+		if c.Order < a.Order {
+			reversed++
+		}
+	}
+	if reversed != 2 {
+		t.Errorf("%d of 4 turns are reversed", reversed)
 	}
 }

@@ -174,7 +174,7 @@ func newAction(t *testing.T) *action {
 	a.env = map[string]string{
 		"RUNNER_TEMP": filepath.Join(a.dir, "temp"), "GITHUB_WORKSPACE": filepath.Join(a.dir, "work"), "GITHUB_REPOSITORY": "o/r",
 		"GITHUB_REF_NAME": "12/merge", "GITHUB_BASE_REF": "main", "GITHUB_STEP_SUMMARY": filepath.Join(a.dir, "summary.md"), "GITHUB_OUTPUT": filepath.Join(a.dir, "output"),
-		"HONE_PROGRAM": hone, "HONE_KEY": "codec", "HONE_GO_TEST": "./...", "HONE_BENCH": "Encode", "HONE_FLAGS": "-n=6\n--for=1ms\n--most-others=100%\n",
+		"HONE_PROGRAM": hone, "HONE_KEY": "codec", "HONE_FLAGS": "--cmd=go test -run ^$ -bench Encode -benchmem -benchtime 1ms ./...\n-n=6\n--most-others=100%\n",
 		"GITHUB_TOKEN": "s3cret", "HONE_PULL": "12", "HONE_REPORT": filepath.Join(a.dir, "temp/hone/report.md"),
 	}
 	return a
@@ -263,11 +263,11 @@ func TestActionOfAPush(t *testing.T) {
 			t.Errorf("%s", report)
 		}
 	}
-	a.env["HONE_BENCH"], a.env["GITHUB_OUTPUT"] = "Nope\"; touch pwned; $(touch pwned) `touch pwned`", filepath.Join(a.dir, "again")
+	a.env["HONE_FLAGS"], a.env["GITHUB_OUTPUT"] = "--cmd=true\n--save=\"; touch pwned; $(touch pwned) `touch pwned`\n-n=5\n", filepath.Join(a.dir, "again")
 	if code := a.run("measure.sh"); code != 0 || !strings.Contains(a.read("again"), "exit-code=1\n") {
 		t.Errorf("measure.sh: %d: %s", code, a.said)
 	}
-	if report := a.read("temp/hone/report.md"); !strings.Contains(report, "### hone bench: could not measure\n\n```\nhone: bench: no benchmark of ./... matches --bench ") {
+	if report := a.read("temp/hone/report.md"); !strings.Contains(report, "### hone bench: could not measure\n\n```\nhone: bench: ") || !strings.Contains(report, " printed no benchmark: ") {
 		t.Errorf("%s", report)
 	}
 	if found, _ := filepath.Glob(filepath.Join(a.dir, "*/pwned")); found != nil {
@@ -278,7 +278,7 @@ func TestActionOfAPush(t *testing.T) {
 		code         int
 		env          []string
 	}{
-		"no input":  {"measure.sh", "give the input file", 2, []string{"HONE_GO_TEST="}},
+		"no input":  {"measure.sh", "give the input file", 2, []string{"HONE_FLAGS="}},
 		"bad key":   {"measure.sh", "use letters, digits, dots and dashes only", 2, []string{"HONE_KEY=a -->"}},
 		"no number": {"comment.sh", "not a pull request", 2, []string{"HONE_PULL=12/../.."}},
 		"no report": {"comment.sh", "there is no report", 0, []string{"HONE_REPORT=" + a.dir + "/none"}},

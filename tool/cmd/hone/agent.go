@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,25 +62,24 @@ type agentsFlags struct {
 
 func (f *agentsFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.agents, "agents", "", "send the load from `N` processes on this machine, or from hone agents at a NATS server: N or nats://HOST:PORT")
-	flags.IntVar(&f.count, "agents-count", 0, "number of agents to wait for at a NATS server (all that connect within --agents-wait)")
-	flags.DurationVar(&f.wait, "agents-wait", 10*time.Second, "how long to wait for agents at a NATS server")
+	flags.StringVar(&f.agents, "agents", "", "send the load from the hone agents at this NATS server, a `URL` as nats://HOST:PORT")
+	flags.IntVar(&f.count, "agents-count", 0, "number of agents to wait for (all that connect within --agents-wait)")
+	flags.DurationVar(&f.wait, "agents-wait", 10*time.Second, "how long to wait for agents")
 	f.natsFlags.define(cmd, "agents-token-file")
 }
 
 // check refuses flags that have no effect, or do not work with agents, and a plan with too few
 // connections for the agents, if their number is known before they join.
 func (f *agentsFlags) check(cmd *cobra.Command, plan load.Plan) error {
-	if !f.remote() {
+	if f.agents == "" {
 		for _, name := range []string{"agents-count", "agents-wait", "agents-token-file", "nats-credentials", "nats-cacert", "nats-cert", "nats-key"} {
 			if cmd.Flags().Changed(name) {
-				return exit.Usagef("load: --%s works only with agents at a NATS server; leave it out, or name the server, as in --agents nats://127.0.0.1:4222", name)
+				return exit.Usagef("load: --%s works only with agents; leave it out, or name their NATS server, as in --agents nats://127.0.0.1:4222", name)
 			}
 		}
+		return nil
 	}
 	switch {
-	case f.agents == "":
-		return nil
 	case cmd.Flags().Changed("most-others"):
 		return exit.Usagef("load: --most-others covers only this machine; leave it out with --agents")
 	case f.count < 0:
@@ -92,50 +88,8 @@ func (f *agentsFlags) check(cmd *cobra.Command, plan load.Plan) error {
 		return exit.Usagef("load: --agents-wait %v: use a positive duration, as in 10s", f.wait)
 	}
 	plan.Partition.Of = f.count
-	if !f.remote() {
-		count, err := f.local()
-		if err != nil {
-			return err
-		}
-		plan.Partition.Of = count
-	}
 	_, _, err := plan.Measures()
 	return loadFailure(err)
-}
-
-// remote reports whether the agents are at a NATS server.
-func (f *agentsFlags) remote() bool { return strings.Contains(f.agents, "://") }
-
-// local returns how many agents to start on this machine.
-func (f *agentsFlags) local() (int, error) {
-	count, err := strconv.Atoi(f.agents)
-	if err != nil || count < 1 || count > fleet.MostLocal {
-		return 0, exit.Usagef("load: --agents %q: use 1 to %d processes on this machine, or a NATS server, as in nats://10.0.0.1:4222", f.agents, fleet.MostLocal)
-	}
-	return count, nil
-}
-
-// source returns where the agents come from.
-func (f *agentsFlags) source() (fleet.Source, error) {
-	if f.remote() {
-		n, err := f.server("load", f.agents)
-		if err != nil {
-			return nil, err
-		}
-		n.Count, n.Wait = f.count, f.wait
-		return n, nil
-	}
-	count, err := f.local()
-	if err != nil {
-		return nil, err
-	}
-	exe, err := command.Self()
-	if err != nil {
-		return nil, exit.Failedf("load: %w", err)
-	}
-	return &fleet.Local{Count: count, Command: func(ctx context.Context) *exec.Cmd {
-		return exec.CommandContext(ctx, exe, "agent", "--pipe")
-	}}, nil
 }
 
 // send runs the load in this process, or on agents.
@@ -143,10 +97,11 @@ func (f *loadFlags) send(cmd *cobra.Command, target string, live *session.Live) 
 	if f.agents.agents == "" {
 		return load.Run(cmd.Context(), f.Plan)
 	}
-	from, err := f.agents.source()
+	from, err := f.agents.server("load", f.agents.agents)
 	if err != nil {
 		return nil, err
 	}
+	from.Count, from.Wait = f.agents.count, f.agents.wait
 	job, err := f.Carry(target)
 	if err != nil {
 		return nil, err
@@ -179,8 +134,8 @@ func buildText() string {
 // agentFlags are the flags of agent.
 type agentFlags struct {
 	natsFlags
-	name       string
-	once, pipe bool
+	name string
+	once bool
 }
 
 func newAgent() *cobra.Command {
@@ -197,7 +152,7 @@ files of its machine. Run the same build of hone as that of hone load. See docs/
 		Example: `  openssl rand -hex 16 > token                        once, for all machines
   hone agent nats://10.0.0.1:4222 --token-file token
   hone agent tls://nats:4222 --token-file token --nats-credentials agent.creds --once`,
-		Args: arguments(0, 1, "agent: give one NATS server, or those of a cluster separated with commas"),
+		Args: arguments(1, 1, "agent: name one NATS server, or those of a cluster separated with commas, as in: hone agent nats://10.0.0.1:4222 --token-file token"),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	cmd.Flags().SortFlags = false
@@ -205,34 +160,27 @@ files of its machine. Run the same build of hone as that of hone load. See docs/
 	flags := cmd.Flags()
 	flags.StringVar(&f.name, "name", "", "name of the agent in results (the machine's name)")
 	flags.BoolVar(&f.once, "once", false, "exit after one load")
-	flags.BoolVar(&f.pipe, "pipe", false, "serve hone load --agents N, which starts it")
-	flags.Lookup("pipe").Hidden = true
 	return cmd
 }
 
 // run waits for loads and sends its part of them.
 func (f *agentFlags) run(cmd *cobra.Command, args []string) error {
-	agent := &fleet.Agent{Name: f.name, Version: buildText(), Prepare: spec.FromCarried}
-	if f.pipe {
-		in, out := fleet.PipeFiles()
-		return exit.FailedIf(agent.Pipe(cmd.Context(), in, out))
-	}
-	if len(args) == 0 {
-		return exit.Usagef("agent: name the NATS server, as in: hone agent nats://10.0.0.1:4222 --token-file token")
-	}
 	n, err := f.server("agent", args[0])
 	if err != nil {
 		return err
 	}
-	agent.Prepare = func(text []byte) (load.Plan, error) {
-		plan, err := spec.FromCarried(text)
-		if err == nil && trial.Topology(plan.Target) == "unix" {
-			err = errors.New("agents do not connect to unix sockets for others; run hone load on that machine")
-		}
-		return plan, err
+	agent := &fleet.Agent{
+		Name: f.name, Version: buildText(),
+		Prepare: func(text []byte) (load.Plan, error) {
+			plan, err := spec.FromCarried(text)
+			if err == nil && trial.Topology(plan.Target) == "unix" {
+				err = errors.New("agents do not connect to unix sockets for others; run hone load on that machine")
+			}
+			return plan, err
+		},
+		Said: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "hone: agent:", line) },
 	}
 	sys.OutliveReaders()
-	agent.Said = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "hone: agent:", line) }
 	if err = agent.NATS(cmd.Context(), n, f.once); errors.Is(err, context.Canceled) {
 		return &exit.Error{Code: exit.Interrupted}
 	}

@@ -23,10 +23,8 @@ import (
 // measurement are also the keys of a scenario file.
 type benchFlags struct {
 	spec.Subject
-	goTest   spec.GoTest
 	judge    judgeFlags
 	profiles profilingFlags
-	program  spec.Against
 	revision string
 	against  string
 	self     bool
@@ -43,10 +41,12 @@ func newBench() *cobra.Command {
 		Long: `Measure a server several times, each time in a fresh process, and store the run.
 
 It can measure two alternately, in pairs, and compare them: --revision REV builds that
-git revision (A) beside the working tree (B), --against-cmd starts another program (A).
+git revision (A) beside the working tree (B), --against-cmd starts another program (A),
+and a scenario file may have several, each in a [[program]]: the first is A.
 --against RUN compares with a stored run, which needs a noise floor: how much builds of
 the same source differ here, which --against-self measures and stores for verdicts. Measure
-it on several days. --go-test PACKAGE measures Go benchmarks instead of a server.
+it on several days. Without --target, --cmd runs to its end, and the Go benchmarks that
+it prints are measured.
 
 The shell runs --cmd and --build; {out} in them is an empty folder, one per revision.
 The server must listen at --target and exit on SIGTERM. A scenario file (-f) holds
@@ -56,19 +56,17 @@ Exit codes: 3 when a figure is worse, 4 when there are too few valid samples or 
 primary figure is unclear.`,
 		Example: `  hone bench --cmd ./server --target http://127.0.0.1:8080/ -c 50 -d 5s
   hone bench -f hello.toml --revision main
-  hone bench --go-test ./codec --bench Encode --revision main
+  hone bench --cmd 'go test -run ^$ -bench Encode -benchmem ./codec' --revision main
   hone bench --cmd ./new --against-cmd ./old --target http://127.0.0.1:8080/
-  hone bench -f hello.toml --save before && hone run baseline main
-  hone bench -f hello.toml --against baseline:main --md`,
+  hone bench -f hello.toml --save before
+  hone bench -f hello.toml --against before --md`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.Subject.Define(cmd)
-	f.goTest.Define(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.revision, "revision", "", "the git `REVISION` to measure alternately with the working tree")
-	flags.StringVar(&f.against, "against", "", "the earlier `RUN` to compare with, as in baseline:main; see hone run --help")
-	f.program.Define(cmd)
+	flags.StringVar(&f.against, "against", "", "the earlier `RUN` to compare with, as in before; see hone run --help")
 	flags.BoolVar(&f.self, "against-self", false, "measure two builds of the same source alternately, and store how much they differ, for verdicts")
 	f.judge.define(cmd)
 	f.profiles.define(cmd)
@@ -78,7 +76,7 @@ primary figure is unclear.`,
 	f.out.DefineReport(cmd, nil)
 	f.out.UI.Define(cmd)
 	f.out.Store.Define(cmd)
-	shortHelp(cmd, "cmd target build revision against against-cmd against-self go-test bench samples conns for rate expect-content header body profile pprof save json md output ui scenario", "content, traffic, TLS, limits, readiness, what may differ")
+	shortHelp(cmd, "cmd target build revision against against-cmd against-self samples conns for rate expect-content header body profile pprof save json md output ui scenario", "content, traffic, TLS, limits, readiness, what may differ")
 	return cmd
 }
 
@@ -87,15 +85,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	if err := f.out.Check("bench"); err != nil {
 		return err
 	}
-	chosen := 0
-	for _, given := range []bool{f.revision != "", f.against != "", f.program.Given(), f.self} {
-		if given {
-			chosen++
-		}
-	}
 	switch {
-	case chosen > 1:
-		return exit.Usagef("bench: choose one of --revision, --against, --against-cmd and --against-self")
 	case f.self && (f.save != "" || f.discard):
 		return exit.Usagef("bench: --against-self stores its runs without a name; leave out --save and --discard")
 	case f.save != "" && f.discard:
@@ -104,51 +94,57 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	if err := f.out.UI.Check("bench"); err != nil {
 		return err
 	}
-	if f.Scenario != "" { // it may choose what is measured
-		if err := spec.ReadFile(cmd, f.Scenario); err != nil {
-			return err
-		}
-	}
-	if f.goTest.Package != "" {
-		return f.runGoTest(cmd)
-	} else if cmd.Flags().Changed("bench") {
-		return exit.Usagef("bench: --bench needs --go-test, the package with the benchmarks, as in --go-test ./codec")
-	}
-	plan, server, err := f.Plan(cmd)
+	plan, err := f.Plan(cmd)
 	if err != nil {
 		return err
 	}
-	if chosen > 0 && plan.Samples < compare.FewestPairs {
+	chosen := 0
+	for _, given := range []bool{f.revision != "", f.against != "", len(plan.Servers) > 1, f.self} {
+		if given {
+			chosen++
+		}
+	}
+	switch {
+	case chosen > 1:
+		return exit.Usagef("bench: choose one of --revision, --against, --against-self and several programs")
+	case f.save != "" && len(plan.Servers) > 2:
+		return exit.Usagef("bench: --save names one run, and each [[program]] is stored under its own name; leave it out")
+	case chosen > 0 && plan.Samples < compare.FewestPairs:
 		return exit.Usagef("bench: --samples (-n) %d: a verdict needs at least %d; 12 are usual", plan.Samples, compare.FewestPairs)
 	}
 	if err := f.profiles.check("bench"); err != nil {
 		return err
 	}
+	if f.profiles.wanted() && f.Target == "" {
+		return exit.Usagef("bench: --profile needs --target, a server to profile; go test has -cpuprofile")
+	}
 	if f.profiles.token, err = session.ReadToken(f.profiles.tokenFile); err != nil {
 		return exit.Failedf("bench: --pprof-token-file: %w", err)
 	}
-	return f.measure(cmd, plan, server)
+	return f.measure(cmd, plan)
 }
 
 // measure takes the samples, then judges, prints and stores them.
-func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.Server) error {
+func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan) error {
 	ctx := cmd.Context()
 	plan.Scenario.Primary = f.judge.judge.Primary
 	base, err := f.base(compare.Settings{Machine: trial.Environment(plan.Load.Target).Strict, Load: plan.Load.Settings, Scenario: &plan.Scenario})
 	if err != nil {
 		return err
 	}
-	p := livePage("bench "+spec.Public(f.Target), page.Fact{Name: "scenario", Value: f.Subject.Name()}, page.Fact{Name: "load", Value: f.Load.Shape()})
-	p.Baseline = base
+	p := livePage("bench "+cmp.Or(spec.Public(f.Target), f.Shape()), page.Fact{Name: "scenario", Value: f.Subject.Name()}, page.Fact{Name: "load", Value: f.Shape()})
+	if p.Baseline = base; f.Target == "" {
+		p.Groups = []string{page.Host}
+	}
 	s, err := f.out.Open(cmd, !f.discard, p)
 	if err != nil {
 		return err
 	}
 	defer s.Close(ctx)
-	server.Name = f.save
-	plan.Servers = []trial.Server{server}
+	server, programs := &plan.Servers[len(plan.Servers)-1], plan.Servers
+	server.Name = cmp.Or(f.save, server.Name)
 	if f.self {
-		plan.Servers = append(plan.Servers, server)
+		plan.Servers = append(plan.Servers, *server)
 	}
 	if f.revision != "" {
 		revision, err := trial.Checkout(ctx, ".", f.revision)
@@ -156,18 +152,10 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 			return session.Failure("bench", err)
 		}
 		defer revision.Remove()
-		old := server
+		old := *server
 		old.Name, old.Dir = revision.Name, revision.Dir
 		server.Name = cmp.Or(server.Name, "the working tree")
-		plan.Servers = []trial.Server{old, server}
-	}
-	if f.program.Given() {
-		other, err := f.program.Server(&f.Subject, server)
-		if err != nil {
-			return err
-		}
-		f.program.Names(&other, &server)
-		plan.Servers = []trial.Server{other, server}
+		plan.Servers = []trial.Server{old, *server}
 	}
 	plan.Progress = s.Live.BesideTrial(s.Watch(plan.Load).Trial)
 	runs, err := trial.Run(ctx, plan)
@@ -178,7 +166,8 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 		err = f.profiles.take(ctx, plan, runs)
 	}
 	result := &benchResult{Runs: runs, wanted: plan.Samples}
-	if f.program.Given() {
+	if len(programs) > 1 {
+		f.judge.judge.Comparisons = len(programs) - 1
 		f.judge.judge.Across = append(f.judge.judge.Across, ofPrograms(plan.Load.Target, runs)...)
 		result.notes = identical(runs)
 	}
@@ -192,7 +181,7 @@ func (f *benchFlags) finish(s *session.Session, result *benchResult, base *recor
 		noteVersion(run)
 	}
 	s.Live.EndBench(runs, err)
-	end := session.End{Runs: runs, Pair: len(runs) == 2}
+	end := session.End{Runs: runs}
 	if err != nil {
 		end.Err, end.Partly = session.Failure("bench", err), true
 		return s.Finish(end)
@@ -203,8 +192,8 @@ func (f *benchFlags) finish(s *session.Session, result *benchResult, base *recor
 	result.Schema = figure.SchemaBench
 	result.InvalidReasons = append([]string{}, compare.Short(runs, result.wanted)...)
 	result.Valid = len(result.InvalidReasons) == 0
-	if len(runs) == 2 || base != nil {
-		end.Err = f.compare(s.Store, result, base)
+	end.Err = f.compare(s.Store, result, base)
+	if len(result.Others) == 0 {
 		s.Live.Judge(result.Comparison)
 	}
 	if end.Err == nil {
@@ -226,7 +215,7 @@ func (f *benchFlags) repeated(s *session.Session, scenario string, wanted int, r
 	if err != nil {
 		end.Err = session.Failure("bench", err)
 	} else if report.Check(runs, wanted); report.Valid {
-		end.Runs, end.Pair = runs, true
+		end.Runs = runs
 		end.Err = session.StoreFailure("bench", report.Measure(s.Store, runs))
 	} else {
 		end.Verdict = &exit.Error{Code: exit.Invalid}
@@ -257,35 +246,46 @@ func (f *benchFlags) base(now compare.Settings) (*record.Run, error) {
 	return base, f.judge.judge.Alike("bench", compare.SettingsOf(base), now)
 }
 
-// compare judges the second run against the first, or a single run against the earlier
-// one.
+// compare judges the single run against the earlier one, or the other runs against the first.
 func (f *benchFlags) compare(store *record.Store, result *benchResult, base *record.Run) (err error) {
-	first, second := base, result.Runs[0]
+	first, others := base, result.Runs
 	if base == nil {
-		first, second = result.Runs[0], result.Runs[1]
+		first, others = others[0], others[1:]
 	}
 	if store == nil && base != nil {
 		if store, err = f.out.Store.Read("bench"); err != nil {
 			return err
 		}
 	}
-	result.Comparison, err = f.judge.stored(store, first, second)
-	if end := new(exit.Error); errors.As(err, &end) && end.Code == exit.Invalid && !result.Valid {
-		return nil // the reason has been reported: there are no samples to compare
+	var all []*compare.Report
+	for _, run := range others {
+		c, err := f.judge.stored(store, first, run)
+		if end := new(exit.Error); errors.As(err, &end) && end.Code == exit.Invalid && !result.Valid {
+			return nil // the reason has been reported: there are no samples to compare
+		}
+		if err != nil {
+			return err
+		}
+		c.A, c.B = first.Title(), run.Title()
+		all = append(all, c)
 	}
-	if err != nil {
-		return err
+	if len(all) > 0 {
+		all[0].Notes = append(all[0].Notes, result.notes...)
+		result.Comparison, result.Others = all[0], all[1:]
 	}
-	result.Comparison.Notes = append(result.Comparison.Notes, result.notes...)
-	result.Comparison.A, result.Comparison.B = first.Title(), second.Title()
 	return nil
 }
 
-// identify names the runs of a pair A and B until the store gives them ids.
+// identify names the runs a, b and so on until the store gives them ids.
 func identify(runs []*record.Run) {
-	if len(runs) == 2 {
-		runs[0].ID, runs[1].ID = "a", "b"
-		runs[0].PairedWith, runs[1].PairedWith = "b", "a"
+	for i, run := range runs {
+		if len(runs) == 1 {
+			return
+		}
+		run.ID = string(rune('a' + i))
+		if run.PairedWith = "a"; i == 0 {
+			run.PairedWith = "b"
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -9,7 +10,7 @@ import (
 	"github.com/hone-go/hone/tool/trial"
 )
 
-// ofPrograms lists the settings that belong to the programs of two runs and not to the machine: those of two different
+// ofPrograms lists the settings that belong to the programs of runs and not to the machine: those of different
 // programs may differ.
 func ofPrograms(target codec.Target, runs []*record.Run) (keys []string) {
 	machine := trial.Environment(target).Strict
@@ -24,17 +25,19 @@ func ofPrograms(target codec.Target, runs []*record.Run) (keys []string) {
 	return keys
 }
 
-// identical says that two programs are one; it returns nothing otherwise.
-func identical(runs []*record.Run) []string {
-	if len(runs) != 2 {
-		return nil
+// identical says which programs are one.
+func identical(runs []*record.Run) (notes []string) {
+	for j := range runs {
+		for i := range j {
+			a, b := runs[i].Environment.Soft, runs[j].Environment.Soft
+			how := "different commands"
+			if a["command"] == b["command"] {
+				how = "the same command: any difference is noise"
+			}
+			if a["sha256"] != "" && a["sha256"] == b["sha256"] {
+				notes = append(notes, fmt.Sprintf("%c and %c are the same program, started by %s", 'A'+i, 'A'+j, how))
+			}
+		}
 	}
-	a, b := runs[0].Environment.Soft, runs[1].Environment.Soft
-	switch {
-	case a["sha256"] == "" || a["sha256"] != b["sha256"]:
-		return nil
-	case a["command"] == b["command"]:
-		return []string{"A and B are the same program, started by the same command: any difference is noise"}
-	}
-	return []string{"A and B are the same program, started by different commands"}
+	return notes
 }

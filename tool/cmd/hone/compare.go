@@ -35,11 +35,11 @@ a noise floor (hone bench --against-self) or --noise. See docs/method.md.
 
 Exit codes: 3 when a figure is worse, 4 when the primary figure is unclear or the two
 cannot be compared.`,
-		Example: `  hone compare baseline:main latest
+		Example: `  hone compare before latest
   hone compare before.json after.json --pairs
   hone compare old.txt new.txt --tolerance 3% --md
   hone compare laptop.txt server.txt --across cpu`,
-		Args: arguments(2, 2, "compare: name two runs or files, as in: hone compare baseline:main latest"),
+		Args: arguments(2, 2, "compare: name two runs or files, as in: hone compare before latest"),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0], args[1]) },
 	}
 	flags := cmd.Flags()

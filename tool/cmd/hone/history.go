@@ -26,18 +26,18 @@ type historyFlags struct {
 func newHistory() *cobra.Command {
 	f := new(historyFlags)
 	cmd := &cobra.Command{
-		Use:   "history [BASELINE]",
+		Use:   "history [RUN]",
 		Short: "Report since which commit figures have changed",
-		Long: `Report since which commit figures have changed, from the stored runs of a baseline: a
-line per figure, with the level now and every change of the level before.
+		Long: `Report since which commit figures have changed, from the stored runs of one
+name: a line per figure, with the level now and every change of the level before.
 
-BASELINE is a baseline's name, a run (see hone run --help), or the name of runs. The
-default is the only baseline, or else the newest run. Runs whose settings differ are
-counted, and left out. See docs/bench.md. Exit code 4 when no run has a valid sample.`,
+RUN is a run (see hone run --help), or the name of runs. The default is the newest run.
+Runs whose settings differ are counted, and left out. See docs/bench.md. Exit code 4 when
+no run has a valid sample.`,
 		Example: `  hone history main
   hone history main --html -o history.html
   hone history main --across go,kernel`,
-		Args: arguments(0, 1, "history: name one baseline, as in: hone history main"),
+		Args: arguments(0, 1, "history: name one run, as in: hone history main"),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, cmp.Or(args...)) },
 	}
 	flags := cmd.Flags()

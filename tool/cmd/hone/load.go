@@ -61,7 +61,7 @@ counts from its scheduled moment (an open loop): how long users wait.`,
   hone load 127.0.0.1:6379 --frame line --request PING --expect-content +PONG
   hone load 127.0.0.1:9000 --frame len32be --match id@4:8 --request hex:00000001000000000000000068656c6c6f
   hone load --scenario shop.toml --expect 'login.p99<20ms'
-  hone load 127.0.0.1:7000 -c 300 --rate 300000 --agents 3`,
+  hone load 10.0.0.9:7000 -c 300 --rate 300000 --agents nats://10.0.0.1:4222 --agents-token-file token`,
 		Args: arguments(0, 1, "load: give one target, as in: hone load 127.0.0.1:7000; flags begin with --, see hone load --help"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.file != "" {

@@ -151,7 +151,7 @@ func makeHistory(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	for day := range 18 {
 		ts.Check(store.Add(&record.Run{
-			Made: record.GoTest, At: time.Date(2026, 1, 1+day, 0, 0, 0, 0, time.UTC), Scenario: record.Scenario{Name: "Encode", Settings: map[string]string{"bench": "Encode"}},
+			Made: record.Printed, At: time.Date(2026, 1, 1+day, 0, 0, 0, 0, time.UTC), Scenario: record.Scenario{Name: "Encode", Settings: map[string]string{"bench": "Encode"}},
 			Samples: []record.Sample{{Order: 1, Valid: true, Metrics: []record.Metric{
 				{Name: "allocs/op", Unit: "allocs/op", Better: record.Lower, Value: float64(day / 9)}, {Name: "things/op", Unit: "things/op", Better: record.Lower, Value: 7},
 			}}},

@@ -404,15 +404,15 @@ func words(line string) (all []string) {
 // TestParseCommand tries what it finds.
 func TestParseCommand(t *testing.T) {
 	for line, wrong := range map[string]string{
-		"load 127.0.0.1:7000 -c 100 --expect 'p99<5ms' | tee x":  "",
-		"doctor                # what stands in the way":         "",
-		"bench -f hello.toml --revision origin/${{ github.x }}":  "",
-		"bench -f hello.toml --save a && hone run baseline main": "",
-		"lode 127.0.0.1:7000":                    "no such command",
-		"load 127.0.0.1:7000 --con 5":            "--con",
-		"load 127.0.0.1:7000 -d 5":               "-d",
-		"load 127.0.0.1:7000 --expect 'p98<5ms'": "p98",
-		"bench x":                                "unexpected argument",
+		"load 127.0.0.1:7000 -c 100 --expect 'p99<5ms' | tee x": "",
+		"doctor                # what stands in the way":        "",
+		"bench -f hello.toml --revision origin/${{ github.x }}": "",
+		"bench -f hello.toml --save a && hone run show a":       "",
+		"lode 127.0.0.1:7000":                                   "no such command",
+		"load 127.0.0.1:7000 --con 5":                           "--con",
+		"load 127.0.0.1:7000 -d 5":                              "-d",
+		"load 127.0.0.1:7000 --expect 'p98<5ms'":                "p98",
+		"bench x":                                               "unexpected argument",
 	} {
 		if got := parseCommand(line); (got == "") != (wrong == "") || !strings.Contains(got, wrong) {
 			t.Errorf("%s: %q, want %q", line, got, wrong)

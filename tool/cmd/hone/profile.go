@@ -151,7 +151,7 @@ func (f *profileFlags) alike(sides []*profiled) error {
 // find reads a file, or a run.
 func (f *profileFlags) find(cmd *cobra.Command, ref string) (*profiled, error) {
 	_, port, _ := net.SplitHostPort(ref)
-	if _, err := strconv.ParseUint(port, 10, 16); err == nil || strings.Contains(ref, "://") { // baseline:main has no port
+	if _, err := strconv.ParseUint(port, 10, 16); err == nil || strings.Contains(ref, "://") {
 		return f.takeNow(cmd.Context(), ref)
 	}
 	run, err := f.store.FileOrRun("profile", ref)

@@ -34,7 +34,7 @@ run under the charts and judges the differences as hone compare does. Of a pair 
 bench --revision that is the other revision, unless you say otherwise.`,
 		Example: `  hone report -o report.html
   hone report after --against before -o report.html
-  hone report latest --against baseline:main -o report.html`,
+  hone report latest --against before -o report.html`,
 		Args: arguments(0, 1, "name one run, as in: hone report latest -o report.html"),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, orLatest(args)) },
 	}

@@ -27,18 +27,17 @@ func newRun() *cobra.Command {
 		Long: `Manage the runs that hone bench and hone load --save stored.
 
 Refer to a run by its id or the id's first digits, by its name or that of its git
-revision, by latest or latest~2, or by baseline:NAME.
+revision (the newest of that name), or by latest or latest~2.
 
 hone compare and hone profile also accept files: a name means the file of that
-name or, if there is none, the run. latest, latest~2 and baseline:NAME are always
-runs; write ./latest for a file of that name.`,
+name or, if there is none, the run. latest and latest~2 are always runs; write
+./latest for a file of that name.`,
 		Example: `  hone run list
-  hone run show latest
-  hone run baseline main latest`,
+  hone run show latest`,
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newRunList(), newRunShow(), newRunRemove(), newRunBaseline(), newRunExport())
+	cmd.AddCommand(newRunList(), newRunShow(), newRunRemove(), newRunExport())
 	return cmd
 }
 
@@ -87,9 +86,9 @@ type listed struct {
 }
 
 func writeList(w io.Writer, runs []record.Summary) {
-	table := figure.Table{Head: []string{"id", "began", "by", "target", "scenario", "valid samples", "name", "baseline"}}
+	table := figure.Table{Head: []string{"id", "began", "by", "target", "scenario", "valid samples", "name"}}
 	for _, r := range runs {
-		table.Add(r.ID, r.At.Local().Format(time.DateTime), string(r.Made), r.Target, r.Scenario, fmt.Sprintf("%d of %d", r.Valid, r.Samples), r.Name, strings.Join(r.Baselines, ", "))
+		table.Add(r.ID, r.At.Local().Format(time.DateTime), string(r.Made), r.Target, r.Scenario, fmt.Sprintf("%d of %d", r.Valid, r.Samples), r.Name)
 	}
 	table.Text(w)
 }
@@ -100,7 +99,7 @@ func newRunShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show [RUN]",
 		Short:   "Show a run: its figures and settings",
-		Example: "  hone run show\n  hone run show baseline:main --json",
+		Example: "  hone run show\n  hone run show before --json",
 		Args:    arguments(0, 1, "name one run, as in: hone run show latest"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var run *record.Run
@@ -245,53 +244,4 @@ func exportRuns(cmd *cobra.Command, format, file string, runs []*record.Run) err
 		"benchmark": func(w io.Writer) error { return record.WriteBenchmarks(w, runs...) },
 	}[format]
 	return session.Output{File: file}.Stream("run export", cmd.OutOrStdout(), write)
-}
-
-func newRunBaseline() *cobra.Command {
-	var store session.Store
-	var dirty, remove bool
-	cmd := &cobra.Command{
-		Use:   "baseline NAME [RUN]",
-		Short: "Name a run that others are compared with",
-		Long: `Make a run (default: the newest) the baseline of that name: hone bench --against
-baseline:NAME, or hone compare baseline:NAME latest. hone run list shows baselines.`,
-		Example: "  hone run baseline main latest\n  hone run baseline main --remove",
-		Args:    arguments(1, 2, "run baseline: give a name and optionally a run, as in: hone run baseline main latest"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return store.Writing("run baseline", func(s *record.Store) error {
-				if remove {
-					return s.RemoveBaseline(args[0])
-				}
-				run, err := s.Get(orLatest(args[1:]))
-				if err == nil {
-					err = fitForBaseline(run, dirty)
-				}
-				if err == nil {
-					err = s.SetBaseline(args[0], run.ID)
-				}
-				if err == nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "hone: %s is the baseline %s\n", run.ID, args[0])
-				}
-				return err
-			})
-		},
-	}
-	cmd.Flags().BoolVar(&dirty, "dirty", false, "accept a run of uncommitted code")
-	cmd.Flags().BoolVar(&remove, "remove", false, "remove the baseline; its run stays")
-	store.Define(cmd)
-	return cmd
-}
-
-// fitForBaseline refuses a run that cannot be measured again, or that has no valid
-// sample.
-func fitForBaseline(run *record.Run, dirty bool) error {
-	if run.Environment.Soft["modified"] == "true" && !dirty {
-		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("run baseline: %s measures uncommitted code, which nobody can build again; commit and measure again, or add --dirty", run.ID)}
-	}
-	for _, s := range run.Samples {
-		if s.Valid {
-			return nil
-		}
-	}
-	return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("run baseline: %s has no valid sample; see hone run show %s", run.ID, run.ID)}
 }

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/internal/natstest"
 	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/tool/admin"
 	"github.com/hone-go/hone/tool/exit"
@@ -30,7 +30,7 @@ import (
 // too, and the server is not accused. Of a fleet, one agent is stopped.
 func TestStoppedGeneratorIsNotValid(t *testing.T) {
 	t.Parallel()
-	for name, flags := range map[string][]string{"alone": {"-c", "10"}, "pieces": {"-c", "10"}, "TLS": {"-c", "10", "--insecure"}, "rate": {"-c", "10", "--rate", "500"}, "fleet": {"-c", "9", "--agents", "3"}} {
+	for name, flags := range map[string][]string{"alone": {"-c", "10"}, "pieces": {"-c", "10"}, "TLS": {"-c", "10", "--insecure"}, "rate": {"-c", "10", "--rate", "500"}, "fleet": {"-c", "9"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for range testrun.Sized(1, 5) {
@@ -56,7 +56,20 @@ func TestStoppedGeneratorIsNotValid(t *testing.T) {
 					web.Start()
 				}
 				defer web.Close()
-				cmd := exec.Command("hone", append([]string{"load", web.URL, "-d", "2s", "--warmup", "0", "--json"}, flags...)...)
+				args := append([]string{"load", web.URL, "-d", "2s", "--warmup", "0", "--json"}, flags...)
+				var agents []*exec.Cmd
+				if name == "fleet" {
+					url, _ := natstest.Run(t, "")
+					token := filepath.Join(t.TempDir(), "token")
+					if err := os.WriteFile(token, []byte("0123456789abcdef"), 0o600); err != nil {
+						t.Fatal(err)
+					}
+					args = append(args, "--agents", url, "--agents-token-file", token, "--agents-count", "3", "--agents-wait", patience.String())
+					for range 3 {
+						agents = append(agents, startHone(t, []string{"agent", url, "--token-file", token}))
+					}
+				}
+				cmd := exec.Command("hone", args...)
 				var out bytes.Buffer
 				cmd.Stdout = &out
 				if err := cmd.Start(); err != nil {
@@ -68,8 +81,8 @@ func TestStoppedGeneratorIsNotValid(t *testing.T) {
 					t.Error("no requests")
 				}
 				pid := cmd.Process.Pid
-				if name == "fleet" {
-					pid = childOf(t, pid)
+				if agents != nil {
+					pid = agents[1].Process.Pid
 				}
 				stops, long, says := 1, 400*time.Millisecond, "the generator itself did not run for "
 				if name == "pieces" { // none of them is too long
@@ -201,28 +214,6 @@ func awaitReceived(t *testing.T, at string, n uint64) {
 		}
 	}
 	t.Errorf("%s has not answered %d requests after %v", at, n, patience)
-}
-
-// childOf returns a process of the same program that another one has started. What it starts beside
-// those are the shells that guard them.
-func childOf(t *testing.T, pid int) int {
-	t.Helper()
-	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is a good one
-	for _, name := range tasks {
-		text, _ := os.ReadFile(name) // the thread may have ended
-		for _, one := range strings.Fields(string(text)) {
-			if exe, err := os.Readlink("/proc/" + one + "/exe"); err == nil && exe == program {
-				child, _ := strconv.Atoi(one)
-				return child
-			}
-		}
-	}
-	t.Fatalf("process %d has no children", pid)
-	return 0
 }
 
 // The demo needs no /proc, as in a chroot where hone is the only file.

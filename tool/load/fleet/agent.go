@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 	"time"
@@ -35,12 +34,6 @@ const (
 )
 
 var errGone = fmt.Errorf("the coordinator has been silent for %v", silence)
-
-// Pipe runs one part for the coordinator at the other end of two pipes, and closes the pipes.
-func (a *Agent) Pipe(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
-	_, err := a.serve(ctx, &stream{in, out})
-	return err
-}
 
 func (a *Agent) hello() *hello {
 	machine, err := os.Hostname()
@@ -73,7 +66,7 @@ type service struct {
 
 // serve handles a coordinator's messages until the coordinator has the result, or is gone. It reports
 // whether there was a part for this agent.
-func (a *Agent) serve(ctx context.Context, c carrier) (worked bool, err error) {
+func (a *Agent) serve(ctx context.Context, by *letters) (worked bool, err error) {
 	messages, gone := make(chan message, mostQueued), make(chan error, 1)
 	serving, end := context.WithCancel(context.Background())
 	defer end()
@@ -83,7 +76,7 @@ func (a *Agent) serve(ctx context.Context, c carrier) (worked bool, err error) {
 		case <-serving.Done():
 		}
 	}
-	l := newLink(c, take, func(err error) { gone <- err })
+	l := newLink(by, take, func(err error) { gone <- err })
 	defer l.close()
 	defer end() // runs before close, which waits for take
 	s := &service{agent: a, link: l, clock: a.clock, start: make(chan time.Time, 1), ended: make(chan done, 1)}
@@ -113,7 +106,7 @@ func (a *Agent) serve(ctx context.Context, c carrier) (worked bool, err error) {
 		case err := <-gone:
 			return worked, fmt.Errorf("the coordinator is gone: %w", err)
 		case <-quiet.C:
-			if parts, ok := c.(interface{ heard() time.Time }); ok && time.Since(parts.heard()) < silence {
+			if time.Since(by.heard()) < silence {
 				quiet.Reset(silence) // a long message is being sent
 				continue
 			}

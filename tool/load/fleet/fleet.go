@@ -1,4 +1,4 @@
-// Package fleet runs one load from several processes, on this machine or on many.
+// Package fleet runs one load from several processes, on as many machines.
 //
 // A coordinator gives each agent one part of a plan (load.Partition) and one start time, and merges the
 // agents' counts: the requests, their moments and their sizes are those that one process would
@@ -9,11 +9,9 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -31,8 +29,8 @@ type Fleet struct {
 	Job []byte
 	// Version is the program's version, which must be the agents'.
 	Version string
-	// From is the source of agents. Required.
-	From Source
+	// From is where the agents wait. Required.
+	From *NATS
 	// Told is called once a second with the state of each agent. It may be nil.
 	Told func([]Now)
 }
@@ -46,26 +44,10 @@ type Now struct {
 	Fault         string   // why its figures are not valid; empty: no fault is known
 }
 
-// Source provides agents: Local or NATS.
-type Source interface {
-	// open starts accepting agents, each of which joins once, until close.
-	open(c *coordinator) error
-	// want returns how many agents there should be, within how long; 0: all that come in that
-	// time.
-	want() (count int, within time.Duration)
-	// absent returns the error for too few agents.
-	absent(come int) error
-	// lost explains why an agent's link has ended.
-	lost(m *member, why error) string
-	close()
-}
-
 // member is an agent that has joined.
 type member struct {
-	link   *link
-	hello  hello
-	number int    // assigned by the Source
-	name   string // the same; empty: its own
+	link  *link
+	hello hello // its Name is empty until it has come
 
 	heard  time.Time
 	pings  int64
@@ -127,7 +109,7 @@ type coordinator struct {
 }
 
 // Run runs the load. The error and the Result are as those of load.Run; the Result has a line for
-// each agent. When Run returns, agents on this machine have ended, and others are free. Run
+// each agent. When Run returns, the agents are free. Run
 // notices within 3 s that an agent is lost, which ends the run.
 func (f *Fleet) Run(ctx context.Context) (*load.Result, error) {
 	c := &coordinator{Fleet: f, clock: steady(), events: make(chan event, mostQueued), over: make(chan struct{}), began: time.Now()}
@@ -180,9 +162,9 @@ func (f *Fleet) Run(ctx context.Context) (*load.Result, error) {
 	return c.result()
 }
 
-// join adds an agent, under another name than its own if one is given. Sources call it.
-func (c *coordinator) join(number int, name string, by carrier) {
-	m := &member{number: number, name: name, asked: make(map[int64]time.Time)}
+// join adds an agent.
+func (c *coordinator) join(by *letters) {
+	m := &member{asked: make(map[int64]time.Time)}
 	tell := func(e event) {
 		select {
 		case c.events <- e:
@@ -207,7 +189,7 @@ func (c *coordinator) take(e event) {
 		return
 	case e.ended != nil:
 		if m.done == nil {
-			c.lose(m, c.From.lost(m, e.ended))
+			c.lose(m, fmt.Sprintf("is lost: %v; look at its machine, and at the NATS server's log", e.ended))
 		}
 		return
 	}
@@ -215,7 +197,6 @@ func (c *coordinator) take(e event) {
 	switch said := e.message; {
 	case said.Hello != nil:
 		m.hello = *said.Hello
-		m.hello.Name = cmp.Or(m.name, m.hello.Name)
 	case said.Ready:
 		m.ready = true
 	case said.Pong != nil:
@@ -313,13 +294,12 @@ func (c *coordinator) lose(m *member, why string) {
 	if m.fault == "" {
 		m.fault = why
 	}
-	_, here := c.From.(*Local)
 	switch {
-	case c.step == gathering && !here: // other agents may come
+	case c.step == gathering: // other agents may come
 		c.members = slices.DeleteFunc(c.members, func(o *member) bool { return o == m })
 		c.left = append(c.left, m)
 	case c.step < running && c.err == nil:
-		c.err = &load.Error{Kind: load.Unreachable, What: "agent " + cmp.Or(m.hello.Name, strconv.Itoa(m.number+1)) + " " + m.fault}
+		c.err = &load.Error{Kind: load.Unreachable, What: "agent " + m.hello.Name + " " + m.fault}
 	default:
 		c.stop()
 	}
@@ -411,12 +391,7 @@ func (c *coordinator) gather(now time.Time, count int) {
 	if count == 0 {
 		count = len(come)
 	}
-	slices.SortStableFunc(come, func(a, b *member) int {
-		if a.number != b.number {
-			return a.number - b.number
-		}
-		return strings.Compare(a.hello.Name, b.hello.Name)
-	})
+	slices.SortStableFunc(come, func(a, b *member) int { return strings.Compare(a.hello.Name, b.hello.Name) })
 	for _, m := range c.members {
 		if !slices.Contains(come[:count], m) {
 			m.link.send(message{Stop: true})

@@ -1,13 +1,9 @@
 package fleet
 
 import (
-	"bufio"
 	"context"
-	"fmt"
 	"maps"
 	"math"
-	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -21,6 +17,13 @@ import (
 	"github.com/hone-go/hone/tool/load"
 )
 
+// agents returns where so many agents wait.
+func agents(t *testing.T, count int) *NATS {
+	t.Helper()
+	from, _ := agentsOf(t, count, -1)
+	return from
+}
+
 // Agents send what one process sends: the server has had each request of the plan once,
 // on its connection and in its size, and the result has them all.
 func TestFleetSendsThePlan(t *testing.T) {
@@ -29,7 +32,7 @@ func TestFleetSendsThePlan(t *testing.T) {
 		const conns, requests = 9, 1200
 		s := serve(t, nil)
 		j := testJob{Address: s.ln.Addr().String(), Conns: conns, Rate: 3000, Poisson: true, Requests: requests, Sizes: "uniform:1..700", MaxLag: time.Minute}
-		r, err := fleetOf(t, j, localAgents(k, -1)).Run(t.Context())
+		r, err := fleetOf(t, j, agents(t, k)).Run(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +85,7 @@ func checkWhole(t *testing.T, r *load.Result) {
 func TestFleetOfAClosedLoop(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func() { <-time.After(time.Millisecond) })
-	f := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 6, For: 2500 * time.Millisecond}, localAgents(2, -1))
+	f := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 6, For: 2500 * time.Millisecond}, agents(t, 2))
 	var most load.Progress
 	var seen int64
 	f.Plan.Progress = func(p load.Progress) {
@@ -102,7 +105,7 @@ func TestFleetOfAClosedLoop(t *testing.T) {
 	checkWhole(t, r)
 }
 
-// What goes wrong with an agent is found within 3 s, named, and never valid.
+// An agent that leaves, or whose clock is wrong, is found within 3 s, named, and its run never valid.
 func TestFleetFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -110,20 +113,18 @@ func TestFleetFindsWhatIsWrong(t *testing.T) {
 		hurt func(pid int) error
 		want string
 	}{
-		"stopped": {-1, func(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) }, "agent 2 has been silent for 2.5s"},
-		"killed":  {-1, func(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) }, "agent 2 has ended before the load has (signal: killed"},
-		"left":    {-1, func(pid int) error { return syscall.Kill(pid, syscall.SIGINT) }, "agent 2 was interrupted on its own machine"},
-		"clock":   {1, func(int) error { return nil }, "agent 2 has a clock that drifted by "},
+		"left":  {-1, func(pid int) error { return syscall.Kill(pid, syscall.SIGINT) }, "agent 2 was interrupted on its own machine"},
+		"clock": {1, func(int) error { return nil }, "agent 2 has a clock that drifted by "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := serve(t, nil)
-			from := localAgents(3, c.slow)
+			from, pids := agentsOf(t, 3, c.slow)
 			f := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 6, Rate: 150, For: 20 * time.Second, Warmup: -1, MaxLag: time.Minute}, from)
 			var hurt time.Time
 			f.Told = func(all []Now) {
 				if measured(all, 3) && hurt.IsZero() {
-					if hurt = time.Now(); c.hurt(from.children[1].PID) != nil {
+					if hurt = time.Now(); c.hurt(pids[1]) != nil {
 						t.Error("the agent has ended already")
 					}
 				}
@@ -151,11 +152,6 @@ func TestFleetFindsWhatIsWrong(t *testing.T) {
 				t.Errorf("%v answers a second, and only %v requests a second offered", *r.Rate, *r.Offered)
 			}
 			checkWhole(t, r)
-			for _, c := range from.children {
-				if !gone(c.PID) {
-					t.Errorf("process %d is left", c.PID)
-				}
-			}
 		})
 	}
 }
@@ -165,31 +161,24 @@ func TestFleetFails(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
 	for name, c := range map[string]struct {
-		job  testJob
-		from *Local
-		want string
+		job    testJob
+		agents int
+		want   string
 	}{
-		"nobody listens":      {testJob{Address: "127.0.0.1:1", Conns: 3}, localAgents(3, -1), "nothing listens there"},
-		"too few connections": {testJob{Address: s.ln.Addr().String(), Conns: 2}, localAgents(3, -1), "-c 2 is too few for 3 agents; use -c 3 or more, one connection for each"},
-		"no program": {testJob{Address: s.ln.Addr().String(), Conns: 2}, &Local{Count: 1, Command: func(ctx context.Context) *exec.Cmd {
-			return exec.CommandContext(ctx, "/nowhere/hone")
-		}}, "agent 1 does not start: "},
-		"ends at once": {testJob{Address: s.ln.Addr().String(), Conns: 2}, &Local{Count: 1, Command: func(ctx context.Context) *exec.Cmd {
-			return exec.CommandContext(ctx, "sh", "-c", "echo no such flag; exit 7")
-		}}, "agent 1 has ended before the load has (exit status 7, no such flag)"},
-		"none": {testJob{Address: s.ln.Addr().String(), Conns: 2}, localAgents(0, -1), "use 1 to 64"},
+		"nobody listens":      {testJob{Address: "127.0.0.1:1", Conns: 3}, 3, "nothing listens there"},
+		"too few connections": {testJob{Address: s.ln.Addr().String(), Conns: 2}, 3, "-c 2 is too few for 3 agents; use -c 3 or more, one connection for each"},
 	} {
-		r, err := fleetOf(t, c.job, c.from).Run(t.Context())
+		r, err := fleetOf(t, c.job, agents(t, c.agents)).Run(t.Context())
 		if !strings.Contains(textOf(err), c.want) || r != nil {
 			t.Errorf("%s: %v, %v", name, r, err)
 		}
 	}
-	huge := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 2}, localAgents(1, -1))
+	huge := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 2}, testNATS(""))
 	huge.Job = make([]byte, mostJob+1)
 	if _, err := huge.Run(t.Context()); !strings.Contains(textOf(err), "the load has 49283073 bytes in the form in which agents receive it, and the limit is 49283072; use a smaller scenario or smaller files") {
 		t.Errorf("a huge job: %v", err)
 	}
-	f := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 2}, localAgents(1, -1))
+	f := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 2}, agents(t, 1))
 	f.Version = "other"
 	if _, err := f.Run(t.Context()); !strings.Contains(textOf(err), "agent 1 is hone test, and this is other; run the same version") {
 		t.Errorf("another version: %v", err)
@@ -200,7 +189,7 @@ func TestFleetFails(t *testing.T) {
 func TestFleetInterrupted(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
-	f := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 4, Rate: 200, For: 20 * time.Second, Warmup: -1, MaxLag: time.Minute}, localAgents(2, -1))
+	f := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 4, Rate: 200, For: 20 * time.Second, Warmup: -1, MaxLag: time.Minute}, agents(t, 2))
 	ctx, cancel := context.WithCancel(t.Context())
 	var told atomic.Int64
 	f.Told = func(all []Now) {
@@ -211,50 +200,6 @@ func TestFleetInterrupted(t *testing.T) {
 	r, err := f.Run(ctx)
 	if err != nil || r.Valid || !r.Interrupted || r.Requests == 0 {
 		t.Errorf("%+v, %v", r, err)
-	}
-}
-
-// No agent is left when the coordinator is killed.
-func TestAgentsEndWithTheirCoordinator(t *testing.T) {
-	t.Parallel()
-	s := serve(t, nil)
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "HONE_TEST_ROLE=coordinator",
-		"HONE_TEST_JOB="+string(testJob{Address: s.ln.Addr().String(), Conns: 4, Rate: 400, For: 30 * time.Second, Warmup: -1}.text()))
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	pids := make(map[int]bool)
-	lines := bufio.NewScanner(out)
-	for len(pids) < 2 && lines.Scan() {
-		var pid int
-		if n, _ := fmt.Sscanf(lines.Text(), "agent %d", &pid); n == 1 && strings.HasSuffix(lines.Text(), load.Measuring) {
-			pids[pid] = true
-		}
-	}
-	stopped := 0
-	for pid := range pids {
-		stopped = pid
-	}
-	if err := syscall.Kill(stopped, syscall.SIGSTOP); err != nil { // not even such a one
-		t.Error(err)
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Error(err)
-	}
-	_ = cmd.Wait() // it was killed
-	for pid := range pids {
-		if !eventually(slower*3*time.Second, func() bool { return gone(pid) }) {
-			t.Errorf("agent %d is still there", pid)
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-	}
-	if len(pids) != 2 {
-		t.Errorf("%d agents", len(pids))
 	}
 }
 
@@ -294,7 +239,7 @@ func TestFleetTellsTheTruth(t *testing.T) {
 		return time.Duration(float64(stall) * max(0, (q-(1-part))/part))
 	}
 	for again := range 6 {
-		r, err := fleetOf(t, j, localAgents(3, -1)).Run(t.Context())
+		r, err := fleetOf(t, j, agents(t, 3)).Run(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

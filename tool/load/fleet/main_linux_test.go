@@ -7,14 +7,11 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -32,7 +29,7 @@ const patience = 60 * time.Second
 
 const version = "test"
 
-// TestMain runs the tests, or plays an agent or a coordinator in a process of its own.
+// TestMain runs the tests, or plays an agent in a process of its own.
 func TestMain(m *testing.M) {
 	role := os.Getenv("HONE_TEST_ROLE")
 	if role == "" {
@@ -50,25 +47,10 @@ func TestMain(m *testing.M) {
 
 func play(ctx context.Context, role string) error {
 	switch role {
-	case "pipe":
-		in, out := PipeFiles()
-		return testAgent(os.Getenv("HONE_TEST_CLOCK")).Pipe(ctx, in, out)
 	case "nats":
-		a := testAgent("")
+		a := testAgent(os.Getenv("HONE_TEST_CLOCK"))
 		a.Name = os.Getenv("HONE_TEST_NAME")
 		return a.NATS(ctx, testNATS(os.Getenv("HONE_TEST_URL")), false)
-	case "coordinator":
-		f := &Fleet{Version: version, Job: []byte(os.Getenv("HONE_TEST_JOB")), From: localAgents(2, -1)}
-		f.Told = func(all []Now) {
-			for _, c := range f.From.(*Local).children {
-				fmt.Println("agent", c.PID, all[0].Phase)
-			}
-		}
-		var err error
-		if f.Plan, err = prepare(f.Job); err == nil {
-			_, err = f.Run(ctx)
-		}
-		return err
 	}
 	return errors.New("there is no role " + role)
 }
@@ -122,22 +104,24 @@ func testAgent(rate string) *Agent {
 	return a
 }
 
-// localAgents are processes of this binary; that of number slow has a slow clock.
-func localAgents(count, slow int) *Local {
-	started := 0
-	return &Local{Count: count, Command: func(ctx context.Context) *exec.Cmd {
-		cmd := exec.CommandContext(ctx, os.Args[0])
-		cmd.Env = append(os.Environ(), "HONE_TEST_ROLE=pipe")
-		if started == slow {
-			cmd.Env = append(cmd.Env, "HONE_TEST_CLOCK=0.97")
+// agentsOf starts a NATS server and agents 1, 2, …; that of number slow has a slow clock.
+func agentsOf(t *testing.T, count, slow int) (from *NATS, pids []int) {
+	t.Helper()
+	address, _ := natsServer(t, "")
+	for i := range count {
+		clock := ""
+		if i == slow {
+			clock = "0.97"
 		}
-		started++
-		return cmd
-	}}
+		pids = append(pids, natsAgent(t, strconv.Itoa(i+1), address, "HONE_TEST_CLOCK="+clock))
+	}
+	from = testNATS("nats://" + address)
+	from.Count, from.Wait = count, patience
+	return from, pids
 }
 
 // fleetOf is a fleet for a job.
-func fleetOf(t *testing.T, j testJob, from Source) *Fleet {
+func fleetOf(t *testing.T, j testJob, from *NATS) *Fleet {
 	t.Helper()
 	plan, err := prepare(j.text())
 	if err != nil {
@@ -257,24 +241,6 @@ func sizesOf(t *testing.T, text string) (s offer.Sizes) {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// eventually waits for something that happens within some time.
-func eventually(within time.Duration, holds func() bool) bool {
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for deadline := time.Now().Add(within); !holds(); <-again.C {
-		if time.Now().After(deadline) {
-			return false
-		}
-	}
-	return true
-}
-
-// gone reports whether a process has ended.
-func gone(pid int) bool {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	return err != nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || strings.Contains(string(text), ") Z ")
 }
 
 // measured reports whether so many agents have told of what they measured.

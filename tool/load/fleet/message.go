@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -49,28 +48,9 @@ type done struct {
 	Leaves   bool           `json:",omitempty"` // the agent itself was interrupted
 }
 
-// carrier carries messages in order, or fails. Send and Receive are each called from one
-// goroutine; Close ends both.
-type carrier interface {
-	Send(text []byte) error
-	Receive() ([]byte, error)
-	Close() error
-}
-
-const (
-	mostMessage = 64 << 20 // bytes
-	mostJob     = 47 << 20 // bytes; base64 adds a third, to this and to the files in it
-	mostQueued  = 256      // messages waiting to be sent
-)
-
-var (
-	errTooLong = fmt.Errorf("a message is longer than %d MiB; use smaller files", mostMessage>>20)
-	errFull    = errors.New("does not read what it is sent")
-)
-
-// link is a carrier whose send never blocks.
+// link is letters whose send never blocks.
 type link struct {
-	carrier carrier
+	letters *letters
 	out     chan []byte
 	over    context.Context // its cause is why it has ended
 	cancel  context.CancelCauseFunc
@@ -79,8 +59,8 @@ type link struct {
 
 // newLink starts a link. It calls take for each message, one after the other, and ended after the
 // last.
-func newLink(c carrier, take func(message), ended func(error)) *link {
-	l := &link{carrier: c, out: make(chan []byte, mostQueued)}
+func newLink(by *letters, take func(message), ended func(error)) *link {
+	l := &link{letters: by, out: make(chan []byte, mostQueued)}
 	l.over, l.cancel = context.WithCancelCause(context.Background())
 	l.running.Go(l.write)
 	l.running.Go(func() {
@@ -98,7 +78,7 @@ func (l *link) write() {
 				l.end(errClosed)
 				return
 			}
-			if err := l.carrier.Send(text); err != nil {
+			if err := l.letters.Send(text); err != nil {
 				l.end(err)
 				return
 			}
@@ -110,7 +90,7 @@ func (l *link) write() {
 
 func (l *link) read(take func(message)) error {
 	for {
-		text, err := l.carrier.Receive()
+		text, err := l.letters.Receive()
 		if err != nil {
 			return err
 		}
@@ -144,7 +124,7 @@ func (l *link) send(m message) {
 // end ends the link; the first reason counts.
 func (l *link) end(why error) {
 	l.cancel(why)
-	l.carrier.Close()
+	l.letters.Close()
 }
 
 // finish ends the link once everything is sent, or soon.
@@ -168,5 +148,3 @@ func (l *link) close() {
 	l.end(errClosed)
 	l.running.Wait()
 }
-
-var errClosed = errors.New("is closed")

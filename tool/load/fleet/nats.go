@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -43,24 +41,12 @@ const (
 	usualWait = 10 * time.Second
 	callEach  = 500 * time.Millisecond
 	mostCalls = 1024 // agents that may answer
-	chunkHead = 9    // header of a chunk: its number, and whether it is the last
 	leastRoom = 1024 // smallest max_payload of a server, in bytes
 	mostRoom  = 128 << 10
 )
 
 // call is what a coordinator sends to idle agents.
 type call struct{ Run string }
-
-// server is a connection to NATS.
-type server struct {
-	conn *nats.Conn
-	seal *seal
-	room int // largest payload of a NATS message, in bytes
-
-	mu    sync.Mutex
-	inbox map[string]*letters // by their subject
-	lost  error
-}
 
 // connect opens the connection. It does not reconnect, because messages sent meanwhile would be
 // missing.
@@ -109,8 +95,6 @@ func (n *NATS) connect(name string) (*server, error) {
 	return s, nil
 }
 
-var errLost = errors.New("the connection to NATS is lost")
-
 func (n *NATS) check() error {
 	for one := range strings.SplitSeq(n.URL, ",") {
 		u, err := url.Parse(strings.TrimSpace(one))
@@ -124,125 +108,7 @@ func (n *NATS) check() error {
 	return nil
 }
 
-// fail ends all letters.
-func (s *server) fail(why error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.lost == nil {
-		s.lost = why
-	}
-	for _, l := range s.inbox {
-		l.end(s.lost)
-	}
-}
-
-// letters carries messages between one agent and its coordinator.
-type letters struct {
-	server  *server
-	to, own string // subjects
-
-	sent     uint64
-	received uint64
-	rest     []byte
-	chunks   chan []byte
-	latest   atomic.Int64    // when the last chunk came, in Unix nanoseconds
-	over     context.Context // its cause is why they have ended
-	end      context.CancelCauseFunc
-}
-
-// letters returns a carrier that receives on its own subject.
-func (s *server) letters(to, own string) *letters {
-	l := &letters{server: s, to: to, own: own, chunks: make(chan []byte, 4*mostQueued)}
-	l.over, l.end = context.WithCancelCause(context.Background())
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.inbox[own] = l
-	if s.lost != nil {
-		l.end(s.lost)
-	}
-	return l
-}
-
-// put queues a chunk if it is encrypted with the token. If the queue is full, a message is lost
-// and the letters end.
-func (l *letters) put(sealed []byte) {
-	chunk, err := l.server.seal.open(l.own, sealed)
-	if err != nil || len(chunk) < chunkHead {
-		return
-	}
-	l.latest.Store(time.Now().UnixNano())
-	select {
-	case l.chunks <- chunk:
-	case <-l.over.Done():
-	default:
-		l.end(errors.New("messages came faster than they were read"))
-	}
-}
-
-// Send encrypts a message in chunks.
-func (l *letters) Send(text []byte) error {
-	for {
-		n := min(len(text), l.server.room)
-		chunk := binary.BigEndian.AppendUint64(nil, l.sent)
-		l.sent++
-		last := byte(0)
-		if n == len(text) {
-			last = 1
-		}
-		chunk = append(append(chunk, last), text[:n]...)
-		if err := l.server.conn.Publish(l.to, l.server.seal.close(l.to, chunk)); err != nil {
-			return fmt.Errorf("%w (%w)", errLost, err)
-		}
-		if text = text[n:]; last == 1 {
-			return nil
-		}
-	}
-}
-
-// heard returns when the last chunk came.
-func (l *letters) heard() time.Time { return time.Unix(0, l.latest.Load()) }
-
-// Receive assembles the next message. It skips replayed chunks; a missing chunk ends the letters.
-func (l *letters) Receive() ([]byte, error) {
-	for {
-		var chunk []byte
-		select {
-		case chunk = <-l.chunks:
-		case <-l.over.Done():
-			return nil, context.Cause(l.over)
-		}
-		switch number := binary.BigEndian.Uint64(chunk); {
-		case number < l.received:
-			continue
-		case number > l.received:
-			return nil, fmt.Errorf("%d messages were lost on their way through NATS", number-l.received)
-		}
-		l.received++
-		if len(l.rest)+len(chunk) > mostMessage+chunkHead {
-			return nil, errTooLong
-		}
-		l.rest = append(l.rest, chunk[chunkHead:]...)
-		if chunk[chunkHead-1] == 1 {
-			text := l.rest
-			l.rest = nil
-			return text, nil
-		}
-	}
-}
-
-// Close ends them.
-func (l *letters) Close() error {
-	l.end(errClosed)
-	l.server.mu.Lock()
-	defer l.server.mu.Unlock()
-	delete(l.server.inbox, l.own)
-	return nil
-}
-
-func (s *server) subject(parts ...string) string {
-	return "hone.fleet." + s.seal.group + "." + strings.Join(parts, ".")
-}
-
+// want returns how many agents there should be, within how long; 0: all that come in that time.
 func (n *NATS) want() (int, time.Duration) {
 	return n.Count, cmp.Or(n.Wait, usualWait)
 }
@@ -265,7 +131,7 @@ func (n *NATS) open(c *coordinator) (err error) {
 			joined++
 			agent := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
 			l = s.letters(s.subject(run, "down", agent), m.Subject)
-			c.join(0, "", l)
+			c.join(l)
 		}
 		l.put(m.Data)
 	})
@@ -290,6 +156,7 @@ func (n *NATS) open(c *coordinator) (err error) {
 	return nil
 }
 
+// absent returns the error for too few agents.
 func (n *NATS) absent(come int) error {
 	count, within := n.want()
 	first, _, _ := strings.Cut(n.URL, ",")
@@ -297,10 +164,6 @@ func (n *NATS) absent(come int) error {
 		Kind: load.Unreachable, What: fmt.Sprintf("only %d of %d agents have joined within %v", come, max(count, 1), within),
 		Try: fmt.Sprintf("start one on each machine with: hone agent %s --token-file FILE, with the same token; --agents-wait waits for longer", first),
 	}
-}
-
-func (n *NATS) lost(_ *member, why error) string {
-	return fmt.Sprintf("is lost: %v; look at its machine, and at the NATS server's log", why)
 }
 
 func (n *NATS) close() {

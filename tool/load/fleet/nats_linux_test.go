@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -36,10 +35,11 @@ func natsServer(t *testing.T, settings string) (address string, pid int) {
 }
 
 // natsAgent starts an agent in a process of its own, to be ended with the test.
-func natsAgent(t *testing.T, name, address string) int {
+func natsAgent(t *testing.T, name, address string, more ...string) int {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "HONE_TEST_ROLE=nats", "HONE_TEST_NAME="+name, "HONE_TEST_URL=nats://"+address)
+	cmd.Env = append(cmd.Env, more...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +127,7 @@ func (p *proxy) cut() {
 	}
 }
 
-// Agents of other machines do as those of this one, and whatever happens to them, or to
-// what is between, is found within 3 s, named and not valid.
+// Whatever happens to agents, or to what is between, is found within 3 s, named and not valid.
 func TestFleetOverNATS(t *testing.T) {
 	t.Parallel()
 	if !testrun.All() && testing.Short() {
@@ -420,15 +419,5 @@ func TestLetters(t *testing.T) {
 	}
 	if _, err := other.open("down", chunk("down", 0, 1, "x")); !errors.Is(err, errSeal) {
 		t.Errorf("another token opens it: %v", err)
-	}
-}
-
-// A stream is bounded by what comes, not by what is claimed.
-func TestStreamIsBounded(t *testing.T) {
-	for text, want := range map[string]error{"\xff\xff\xff\xff": errTooLong, "\x00\x00\x00\x09short": io.ErrUnexpectedEOF, "": io.EOF} {
-		s := &stream{io.NopCloser(strings.NewReader(text)), nil}
-		if got, err := s.Receive(); !errors.Is(err, want) {
-			t.Errorf("%q: %q, %v, want %v", text, got, err, want)
-		}
 	}
 }
