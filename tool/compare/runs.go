@@ -1,8 +1,6 @@
 package compare
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,9 +8,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"golang.org/x/perf/benchfmt"
-	"golang.org/x/perf/benchunit"
 
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
@@ -48,33 +43,16 @@ var (
 	ErrNoPairs = errors.New("compare: the runs are not pairs")
 )
 
-// ReadRuns reads results of hone load --json, one after the other, or Go's benchmark
-// format.
+// ReadRuns reads results of hone load --json, one after the other.
 func ReadRuns(name string, in io.Reader) (*Runs, error) {
-	text := bufio.NewReader(in)
 	runs := &Runs{Settings: Settings{Machine: map[string]string{}, Soft: map[string]string{}}}
-	var err error
-	if isJSON(text) {
-		err = runs.readLoads(name, text)
-	} else {
-		err = runs.readBenchmarks(name, text)
-	}
-	switch {
-	case err != nil:
+	if err := runs.readLoads(name, in); err != nil {
 		return nil, err
-	case len(runs.Series) == 0:
-		return nil, fmt.Errorf("compare: no run in %s; give results of hone load --json, or of go test -bench", name)
+	}
+	if len(runs.Series) == 0 {
+		return nil, fmt.Errorf("compare: no run in %s; give results of hone load --json", name)
 	}
 	return runs, nil
-}
-
-func isJSON(text *bufio.Reader) bool {
-	for n := 1; ; n++ {
-		ahead, err := text.Peek(n)
-		if first := bytes.TrimSpace(ahead); len(first) > 0 || err != nil {
-			return len(first) > 0 && first[0] == '{'
-		}
-	}
 }
 
 // series returns the series of that name and unit, and creates it if needed.
@@ -120,7 +98,7 @@ func (r *Runs) readLoads(name string, in io.Reader) error {
 			r.complete(number - 1)
 			return nil
 		case err != nil:
-			return fmt.Errorf("compare: %s, result %d: %w", name, number, err)
+			return fmt.Errorf("compare: %s, result %d: %w; give results of hone load --json (of go test, benchstat compares files, and hone bench --cmd revisions)", name, number, err)
 		case l.Schema != figure.SchemaLoad:
 			return fmt.Errorf("compare: %s, result %d: its schema is %q, not that of hone load", name, number, l.Schema)
 		case !l.Valid:
@@ -137,38 +115,6 @@ func (r *Runs) readLoads(name string, in io.Reader) error {
 		})
 	}
 }
-
-func (r *Runs) readBenchmarks(name string, in io.Reader) error {
-	reader := benchfmt.NewReader(in, name)
-	for reader.Scan() {
-		switch line := reader.Result().(type) {
-		case *benchfmt.Result:
-			r.addBenchmark(line, reader.Units())
-		case *benchfmt.SyntaxError:
-			return fmt.Errorf("compare: %w", line)
-		}
-	}
-	if err := reader.Err(); err != nil {
-		return fmt.Errorf("compare: %w", err)
-	}
-	return nil
-}
-
-func (r *Runs) addBenchmark(b *benchfmt.Result, units benchfmt.UnitMetadataMap) {
-	for _, c := range b.Config {
-		if c.File && slices.Contains(strict, c.Key) {
-			r.Settings.Machine[c.Key] = string(c.Value)
-		}
-	}
-	for _, v := range b.Values {
-		_, unit := benchunit.Tidy(1, v.Unit)
-		series := r.series(b.Name.String(), unit, record.BetterOf(units, v.Unit))
-		series.Values = append(series.Values, v.Value)
-	}
-}
-
-// strict lists the settings in a benchmark file that identify the machine.
-var strict = []string{"cpu", "goos", "goarch"}
 
 // Match joins the figures of two sides, in the order of a, then of b. A figure that only
 // one side has counts, without values on the other. With paired, runs are matched by pair

@@ -27,7 +27,7 @@ func newCompare() *cobra.Command {
 		Short: "Report whether B differs from A, with confidence intervals",
 		Long: `Report whether B differs from A, with confidence intervals. A and B are stored runs
 (see hone run --help) or files: results of hone load --json, one after the other,
-each from a fresh server; or the output of go test -bench -count.
+each from a fresh server.
 
 A figure is better or worse if its interval excludes zero, the same if the interval
 lies within --tolerance, and else unclear. Runs that were not measured alternately need
@@ -36,9 +36,8 @@ a noise floor (hone bench --against-self) or --noise. See docs/method.md.
 Exit codes: 3 when a figure is worse, 4 when the primary figure is unclear or the two
 cannot be compared.`,
 		Example: `  hone compare before latest
-  hone compare before.json after.json --pairs
-  hone compare old.txt new.txt --tolerance 3% --md
-  hone compare laptop.txt server.txt --across cpu`,
+  hone compare before.json after.json --pairs --tolerance 3% --md
+  hone compare one.json eight.json --across conns`,
 		Args: arguments(2, 2, "compare: name two runs or files, as in: hone compare before latest"),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0], args[1]) },
 	}
