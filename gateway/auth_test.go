@@ -170,11 +170,7 @@ func TestRevokeWhileWaiting(t *testing.T) {
 		b := up.peer(t)
 		b.send(wire.Packet{Command: wire.Conn, ID: 1, Content: hello{next: 1, client: "b", token: "the-token-of-b-client"}.append(nil)})
 		if behind {
-			waitFor(t, "the hello", func() bool {
-				up.queue.mu.Lock()
-				defer up.queue.mu.Unlock()
-				return len(up.queue.waiting) > 0 && len(up.queue.waiting[0].requests) == 1
-			})
+			waitFor(t, "the hello", up.locked(func() bool { return len(up.queue.waiting) > 0 && len(up.queue.waiting[0].requests) == 1 }))
 		} else {
 			<-log.tried
 		}

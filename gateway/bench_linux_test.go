@@ -224,9 +224,7 @@ func feed(b *testing.B, c *Client, n int, rate float64, all *times) {
 			break
 		}
 	}
-	if err := c.Close(context.Background()); err != nil {
-		b.Error(err)
-	}
+	reports(b, c.Close(context.Background()))
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.all = append(all.all, mine...)
@@ -295,11 +293,7 @@ func BenchmarkCheckpointBeside(b *testing.B) {
 		up.queue.mu.Unlock()
 		began := time.Now()
 		up.tick()
-		during("beside", func() bool {
-			up.queue.mu.Lock()
-			defer up.queue.mu.Unlock()
-			return up.queue.base == was
-		})
+		during("beside", up.locked(func() bool { return up.queue.base == was }))
 		took := time.Since(began)
 		b.ReportMetric(took.Seconds(), "checkpoint-s")
 		began = time.Now()

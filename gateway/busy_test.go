@@ -126,11 +126,7 @@ func TestCheckpointBesideAnother(t *testing.T) {
 	p.hello(first("a"))
 	log.armed.Store(true)
 	record, seq := strings.Repeat("x", 32<<10), uint64(0)
-	complete := func() bool {
-		up.queue.mu.Lock()
-		defer up.queue.mu.Unlock()
-		return up.queue.base > 0
-	}
+	complete := up.locked(func() bool { return up.queue.base > 0 })
 	for ; !complete(); seq++ {
 		if p.stored(seq+1, record); seq > 100 {
 			t.Fatalf("no checkpoint: %s", parts(t, &memory))
@@ -176,11 +172,7 @@ func TestCheckpointBesidePacks(t *testing.T) {
 			return
 		}
 		came <- true
-		waitFor(t, "a record", func() bool {
-			up.queue.mu.Lock()
-			defer up.queue.mu.Unlock()
-			return done.Load() || len(up.queue.waiting) > 0 && up.queue.waiting[0].count > 0
-		})
+		waitFor(t, "a record", up.locked(func() bool { return done.Load() || len(up.queue.waiting) > 0 && up.queue.waiting[0].count > 0 }))
 	}
 	p.submit(1, "x")
 	seq := uint64(1)

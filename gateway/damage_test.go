@@ -289,11 +289,7 @@ func TestCheckpointBytes(t *testing.T) {
 	c := u.client(t, "d")
 	works(t)(c.Submit(t.Context(), []byte("x")))
 	must(t, c.Close(t.Context()))
-	waitFor(t, "a checkpoint", func() bool {
-		u.Server.queue.mu.Lock()
-		defer u.Server.queue.mu.Unlock()
-		return u.Server.queue.base > 0
-	})
+	waitFor(t, "a checkpoint", u.Server.locked(func() bool { return u.Server.queue.base > 0 }))
 	must(t, u.Server.Shutdown(soon(t)))
 	read := 0 // a start after a clean stop reads the checkpoint and nothing before it
 	_, next, _ := log.Bounds()

@@ -182,11 +182,7 @@ func TestReceivedIsBounded(t *testing.T) {
 		}
 		fed <- n
 	}()
-	waitFor(t, "a full window without acknowledgements", func() bool {
-		up.queue.mu.Lock()
-		defer up.queue.mu.Unlock()
-		return len(up.queue.delayed) == 1024
-	})
+	waitFor(t, "a full window without acknowledgements", up.locked(func() bool { return len(up.queue.delayed) == 1024 }))
 	if waits, most := up.Stats().Queued, receivedRecords+1024; waits > most {
 		t.Errorf("%d records wait; at most %d may", waits, most)
 	}
@@ -220,11 +216,7 @@ func TestStaleHello(t *testing.T) {
 	old.send(wire.Packet{Command: wire.Conn, ID: 1, Content: first("a").append(nil)})
 	waitFor(t, "the second hello", func() bool { return up.waiting() == 2 })
 	old.nc.Close()
-	waitFor(t, "the server to know that it is given up", func() bool {
-		up.queue.mu.Lock()
-		defer up.queue.mu.Unlock()
-		return up.queue.waiting[0].requests[1].stale(false)
-	})
+	waitFor(t, "the server to know that it is given up", up.locked(func() bool { return up.queue.waiting[0].requests[1].stale(false) }))
 	log.set(false, nil)
 	now.welcome()
 	now.stored(1, "y")

@@ -55,9 +55,7 @@ func TestOverload(t *testing.T) {
 					break
 				}
 			}
-			if err := c.Close(soon(t)); err != nil {
-				t.Error(err)
-			}
+			reports(t, c.Close(soon(t)))
 			if st := c.Stats(); st.Acknowledged != each || st.Connected != 1 {
 				t.Errorf("%+v", st)
 			}
@@ -115,11 +113,7 @@ func TestWaitForRoomEnds(t *testing.T) {
 			log.set(false, journal.ErrNoSpace)
 			p.submit(1, strings.Repeat("x", 2000))
 			p.submit(2, "y")
-			waitFor(t, "a record that waits for room", func() bool {
-				up.queue.mu.Lock()
-				defer up.queue.mu.Unlock()
-				return up.queue.drained != nil && up.full.Load()
-			})
+			waitFor(t, "a record that waits for room", up.locked(func() bool { return up.queue.drained != nil && up.full.Load() }))
 			if leave(up, p); sys.Polls || name == "revoked" {
 				waitFor(t, "the end of the connection", func() bool { return up.EngineStats().Open == 0 })
 			}
@@ -258,9 +252,7 @@ func TestQueueKeepsRoom(t *testing.T) {
 		return q.drained != nil
 	})
 	q.release(p)
-	if err := <-accepted; err != nil {
-		t.Error(err)
-	}
+	reports(t, <-accepted)
 }
 
 func noAnswer(*answer) {}

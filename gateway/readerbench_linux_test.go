@@ -85,9 +85,7 @@ func fill4(b *testing.B, p *process, n int) {
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 			defer cancel()
-			if err := c.Close(ctx); err != nil {
-				b.Error(err)
-			}
+			reports(b, c.Close(ctx))
 		})
 	}
 	feeding.Wait()

@@ -95,9 +95,7 @@ func TestShared(t *testing.T) {
 					break
 				}
 			}
-			if err := c.Close(soon(t)); err != nil {
-				t.Error(err)
-			}
+			reports(t, c.Close(soon(t)))
 		})
 		random := rand.New(rand.NewPCG(seed, uint64(n)))
 		moving.Go(func() {
@@ -127,9 +125,7 @@ func TestShared(t *testing.T) {
 	cancel()
 	moving.Wait()
 	for _, up := range servers {
-		if err := up.Shutdown(soon(t)); err != nil {
-			t.Error(err)
-		}
+		reports(t, up.Shutdown(soon(t)))
 	}
 	got := records(t, &memory)
 	for n := range clients {
@@ -249,9 +245,7 @@ func TestStartWhileTrimmed(t *testing.T) {
 	p.stores(1, 3)
 	log := &overtaken{view: open(), trim: func() {
 		p.stores(4, 20)
-		if err := trims.Trim(soon(t), 1<<60); err != nil {
-			t.Error(err)
-		}
+		reports(t, trims.Trim(soon(t), 1<<60))
 	}}
 	starts := &Server{Log: log, Shared: true}
 	must(t, starts.Recover(soon(t)))

@@ -25,6 +25,15 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// reports is must where the test may go on, or where a goroutine of its own
+// cannot end it.
+func reports(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // works ends the test with the error of a call that returns something, too.
 func works(t testing.TB) func(any, error) {
 	return func(_ any, err error) {
@@ -135,9 +144,7 @@ func TestClusterWait(t *testing.T) {
 	for pos := uint64(1); pos <= 2; pos++ {
 		appended(t, b, sample("b", pos, 1), pos)
 	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	reports(t, <-done)
 	quiet := b.stream.nc.Stats().OutMsgs
 	if err := b.Wait(t.Context(), 2); err != nil || b.stream.nc.Stats().OutMsgs != quiet {
 		t.Errorf("Wait for what this process has appended asks somebody: %v", err)

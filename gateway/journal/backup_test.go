@@ -28,9 +28,7 @@ func copyOf(t *testing.T, dir string, first, next uint64) {
 	if err != nil || at != next {
 		t.Errorf("the copy goes up to %d, want %d: %v", at-1, next-1, err)
 	}
-	if err := log.Verify(t.Context(), 0, nil); err != nil {
-		t.Error(err)
-	}
+	reports(t, log.Verify(t.Context(), 0, nil))
 	appended(t, log, sample("client", next, 1), next)
 }
 
@@ -294,7 +292,7 @@ func TestBackupOfAnotherHistory(t *testing.T) {
 
 // TestBackupOfTheSameHistory: damage, retention and a power cut do not make another history of a log.
 func TestBackupOfTheSameHistory(t *testing.T) {
-	t.Parallel() // it waits for fsyncs
+	t.Parallel()               // it waits for fsyncs
 	flip := func(dir string) { // in the last envelope
 		files := segmentFiles(t, dir)
 		file := files[len(files)-1]
@@ -353,9 +351,7 @@ func TestBackupIsOvertaken(t *testing.T) {
 			for ; next <= 200; next++ {
 				appended(t, log, sample("client", next, 1), next)
 			}
-			if err := log.Trim(t.Context(), next); err != nil {
-				t.Error(err)
-			}
+			reports(t, log.Trim(t.Context(), next))
 		}
 		c, err := Backup(t.Context(), dir, to, BackupOptions{Progress: overtake})
 		first, end, _ := log.Bounds()

@@ -98,7 +98,7 @@ func versioned(b []byte, version byte) []byte {
 // TestOtherVersions: what another version has written is not damaged. It is refused by name, by every verb, and nothing
 // is written.
 func TestOtherVersions(t *testing.T) {
-	t.Parallel() // it waits for fsyncs
+	t.Parallel()                   // it waits for fsyncs
 	source := killed(t, 16, false) // in two segments, with a mark that has not seen the end
 	files := segmentFiles(t, source)
 	for _, version := range []byte{1, 3} {

@@ -92,6 +92,15 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// reports is must where the test may go on, or where a goroutine of its own
+// cannot end it.
+func reports(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // works ends the test with the error of a call that returns something, too.
 func works(t testing.TB) func(any, error) {
 	return func(_ any, err error) {
@@ -190,9 +199,7 @@ func TestLog(t *testing.T) {
 		if err := log.Read(t.Context(), 1, func(uint64, []byte) error { return stop }); !errors.Is(err, stop) {
 			t.Errorf("Read returns %v when its function stops it", err)
 		}
-		if err := log.Close(); err != nil {
-			t.Error(err)
-		}
+		reports(t, log.Close())
 		if err := log.Close(); err != nil {
 			t.Errorf("a second Close: %v", err)
 		}
@@ -348,18 +355,14 @@ func TestWait(t *testing.T) {
 		}
 		second := wait(t.Context(), 2)
 		appended(t, log, sample("a", 1, 1), 1)
-		if err := log.Wait(t.Context(), 1); err != nil {
-			t.Error(err)
-		}
+		reports(t, log.Wait(t.Context(), 1))
 		select {
 		case err := <-second:
 			t.Errorf("Wait for the second returns with the first: %v", err)
 		default:
 		}
 		appended(t, log, sample("a", 2, 1), 2)
-		if err := <-second; err != nil {
-			t.Error(err)
-		}
+		reports(t, <-second)
 		ctx, cancel := context.WithCancel(t.Context())
 		third := wait(ctx, 3)
 		cancel()
@@ -367,9 +370,7 @@ func TestWait(t *testing.T) {
 			t.Errorf("its context has ended: %v", err)
 		}
 		third = wait(t.Context(), 3)
-		if err := log.Close(); err != nil {
-			t.Error(err)
-		}
+		reports(t, log.Close())
 		if err := <-third; !errors.Is(err, ErrClosed) {
 			t.Errorf("the log is closed: %v", err)
 		}
@@ -390,9 +391,7 @@ func TestVerifyRate(t *testing.T) {
 		verified := make(chan error, 1)
 		go func() { verified <- log.Verify(t.Context(), int64(size)*4, nil) }()
 		appended(t, log, sample("a", n+1, 1), n+1)
-		if err := <-verified; err != nil {
-			t.Error(err)
-		}
+		reports(t, <-verified)
 		if took := time.Since(began); took < 150*time.Millisecond {
 			t.Errorf("a quarter of a second's bytes were verified in %v", took)
 		}

@@ -587,7 +587,5 @@ func TestLockIsWaitedFor(t *testing.T) {
 	time.AfterFunc(writer.LockWait/10, func() { closed <- log.Close() })
 	again, err := OpenSegments(dir, SegmentsOptions{})
 	must(t, err)
-	if err := errors.Join(<-closed, again.Close()); err != nil {
-		t.Error(err)
-	}
+	reports(t, errors.Join(<-closed, again.Close()))
 }

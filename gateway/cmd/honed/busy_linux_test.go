@@ -45,9 +45,7 @@ func newCrew(ctx context.Context, t testing.TB, of *daemon, name string, n, wind
 			}
 			end, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
-			if err := client.Close(end); err != nil {
-				t.Error(err)
-			}
+			reports(t, client.Close(end))
 		})
 	}
 	return c

@@ -77,9 +77,7 @@ func TestCluster(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if err := clients[i].Close(ctx); err != nil {
-				t.Error(err)
-			}
+			reports(t, clients[i].Close(ctx))
 		})
 	}
 	var reading sync.WaitGroup

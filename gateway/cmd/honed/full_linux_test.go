@@ -321,9 +321,7 @@ func (l *load) end() {
 	l.t.Helper()
 	l.stop()
 	<-l.ended
-	if err := l.client.Close(l.t.Context()); err != nil {
-		l.t.Error(err)
-	}
+	reports(l.t, l.client.Close(l.t.Context()))
 }
 
 // stored checks that every acknowledged record is in the log, once and in order.

@@ -47,6 +47,15 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// reports is must where the test may go on, or where a goroutine of its own
+// cannot end it.
+func reports(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // works ends the test with the error of a call that returns something, too.
 func works(t testing.TB) func(any, error) {
 	return func(_ any, err error) {

@@ -49,9 +49,7 @@ func TestEverythingOut(t *testing.T) {
 					return
 				}
 			}
-			if err := c.Close(soon(t)); err != nil {
-				t.Error(err)
-			}
+			reports(t, c.Close(soon(t)))
 		})
 	}
 	byGo, byPython, byWebhook := newReceived(), newReceived(), newReceived()

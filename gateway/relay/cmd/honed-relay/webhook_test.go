@@ -297,9 +297,10 @@ func TestPoisonPassOn(t *testing.T) {
 			t.Fatalf("%+v", l)
 		}
 	}
-	// A part is given up; the relay is killed and started again; the rest is retried, and the webhook takes it now.
+	// A part is given up; the relay is stopped (killed, it might get that part again) and started again; the rest is
+	// retried, and the webhook takes it now.
 	verb(t, data, "drop", "--client", "client-0")
-	r.kill()
+	r.stop()
 	hook.mu.Lock()
 	hook.answer = nil
 	hook.mu.Unlock()
