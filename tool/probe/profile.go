@@ -64,17 +64,11 @@ func KindsOf(r *record.Run) (kinds []Kind) {
 	return kinds
 }
 
-// Parse reads a profile as go tool pprof does. The zero kind means detect it.
+// Parse reads a profile as go tool pprof does.
 func Parse(data []byte, kind Kind) (*Profile, error) {
 	p, err := profile.ParseData(data)
 	if err != nil {
 		return nil, fmt.Errorf("probe: this is not a profile: %w; give a file that net/http/pprof or go test -cpuprofile wrote", err)
-	}
-	if kind == "" {
-		kind = Allocs
-		if _, err := CPU.index(p); err == nil {
-			kind = CPU
-		}
 	}
 	if _, err := kind.index(p); err != nil {
 		return nil, fmt.Errorf("probe: this is not a %s profile: %w; give another --kind", kind, err)

@@ -8,12 +8,6 @@ import (
 	"golang.org/x/term"
 )
 
-// IsTerminal reports whether w is a terminal.
-func IsTerminal(w io.Writer) bool {
-	_, is := asTerminal(w)
-	return is
-}
-
 func asTerminal(w io.Writer) (*os.File, bool) {
 	file, ok := w.(*os.File)
 	return file, ok && term.IsTerminal(int(file.Fd()))

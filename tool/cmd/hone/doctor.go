@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,7 +9,6 @@ import (
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/machine"
 	"github.com/hone-go/hone/tool/session"
-	"github.com/hone-go/hone/tool/view"
 )
 
 // doctorFlags holds the parsed flags of hone doctor.
@@ -45,7 +42,11 @@ How much builds of the same source differ here, hone bench --against-self measur
 
 // run makes the checks, writes the findings and returns the exit code.
 func (f *doctorFlags) run(cmd *cobra.Command) error {
-	d := machine.Diagnose(f.look(cmd.ErrOrStderr()), machine.Read())
+	checks := machine.Checks
+	if f.quick {
+		checks = machine.QuickChecks
+	}
+	d := machine.Diagnose(checks(), machine.Read())
 	if err := f.out.Print(cmd, d, d.Text); err != nil {
 		return err
 	}
@@ -58,16 +59,4 @@ func (f *doctorFlags) verdict(d *machine.Diagnosis) error {
 		return nil
 	}
 	return exit.Verdict(exit.Invalid, f.out.Said(), "doctor: this machine is not fit for measuring: %s", strings.Join(d.InvalidReasons, "; "))
-}
-
-// look makes the checks and, on a terminal, says why they take a second.
-func (f *doctorFlags) look(stderr io.Writer) []machine.Check {
-	if f.quick {
-		return machine.QuickChecks()
-	}
-	if view.IsTerminal(stderr) {
-		fmt.Fprint(stderr, "watching other processes for a second")
-		defer fmt.Fprint(stderr, "\r\x1b[K")
-	}
-	return machine.Checks()
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -64,17 +63,15 @@ func (f *historyFlags) run(cmd *cobra.Command, ref string) error {
 	}); err != nil {
 		return err
 	}
-	var html bytes.Buffer
-	if err := page.Tables(&html, "hone history: "+h.Title(), []string{h.Summary() + "; comparable with run " + h.Baseline},
-		page.Section{Heading: "Figures over time", Table: h.Table()}, page.Section{Heading: "Every run", Table: h.Each()}); err != nil {
-		return exit.Failedf("history: %w", err)
-	}
 	text := h.Text
 	switch {
 	case f.out.MD:
 		text = h.Markdown
 	case f.html:
-		text = func(w io.Writer) { w.Write(html.Bytes()) }
+		text = func(w io.Writer) {
+			_ = page.Tables(w, "hone history: "+h.Title(), []string{h.Summary() + "; comparable with run " + h.Baseline}, // into memory
+				page.Section{Heading: "Figures over time", Table: h.Table()}, page.Section{Heading: "Every run", Table: h.Each()})
+		}
 	}
 	if err := f.out.Print(cmd, h, text); err != nil {
 		return err

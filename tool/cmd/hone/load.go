@@ -55,11 +55,9 @@ counts from its scheduled moment (an open loop): how long users wait.`,
 		Example: `  hone load 127.0.0.1:7000 -c 100 -d 5s
   hone load http://127.0.0.1:8080/ -c 20 --rate 500 --expect 'p99<20ms'
   hone load 127.0.0.1:7000 -c 50 --schedule ramp:1000..20000 -d 1m
-  hone load 127.0.0.1:7000 -c 0 --idle 50000 --ramp 5000 -d 60s --source 127.0.0.1-127.0.0.4
   hone load https://127.0.0.1:8443/orders -X POST -H 'Content-Type: application/json' --body @order.json
   hone load ws://127.0.0.1:8080/echo -c 100 --depth 16 --size 64
   hone load 127.0.0.1:6379 --frame line --request PING --expect-content +PONG
-  hone load 127.0.0.1:9000 --frame len32be --match id@4:8 --request hex:00000001000000000000000068656c6c6f
   hone load --scenario shop.toml --expect 'login.p99<20ms'
   hone load 10.0.0.9:7000 -c 300 --rate 300000 --agents nats://10.0.0.1:4222 --agents-token-file token`,
 		Args: arguments(0, 1, "load: give one target, as in: hone load 127.0.0.1:7000; flags begin with --, see hone load --help"),

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -118,22 +117,16 @@ func (f *profileFlags) view(cmd *cobra.Command, ref string) (*probe.View, []stri
 	if err := f.alike(sides); err != nil {
 		return nil, nil, err
 	}
-	kind, err := f.common(sides)
+	both, err := f.profiles(sides)
 	if err != nil {
 		return nil, nil, err
-	}
-	var both [2]*probe.Profile
-	for i, side := range sides {
-		if both[i], err = side.profile(kind); err != nil {
-			return nil, nil, exit.Failedf("profile: %s: %w", side.name, err)
-		}
 	}
 	view, err := probe.NewView(both[0], both[1])
 	if err != nil {
 		return nil, nil, exit.Failedf("profile: %w", err)
 	}
 	if view.Total == 0 && (view.Before == nil || *view.Before == 0) {
-		return nil, nil, &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("profile: the %s profile of %s is empty; load the server while it is taken, or profile for longer", kind, names[0])}
+		return nil, nil, &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("profile: the %s profile of %s is empty; load the server while it is taken, or profile for longer", view.Kind, names[0])}
 	}
 	return view, names, nil
 }
@@ -182,37 +175,25 @@ func (f *profileFlags) takeNow(ctx context.Context, at string) (*profiled, error
 	return &profiled{name: spec.Public(at), file: taken[0].Data}, nil
 }
 
-// common returns the requested kind, or the first that all sides have.
-func (f *profileFlags) common(sides []*profiled) (probe.Kind, error) {
+// profiles returns those of the requested kind, or of the first that all sides have.
+func (f *profileFlags) profiles(sides []*profiled) (both [2]*probe.Profile, first error) {
+	kinds := probe.Profiles()
 	if f.kind.Value != "" {
-		return probe.Kind(f.kind.Value), nil
+		kinds = []probe.Kind{probe.Kind(f.kind.Value)}
 	}
-	first := probe.Kind("")
-	for i, side := range sides {
-		kinds, err := side.kinds()
-		switch {
-		case err != nil:
-			return "", exit.Failedf("profile: %s: %w", side.name, err)
-		case len(kinds) == 0:
-			return "", exit.Failedf("profile: %s has no profile; take one: hone bench --profile cpu,allocs --pprof URL", side.name)
-		case i == 0:
-			first = kinds[0]
-		case !slices.Contains(kinds, first):
-			return "", exit.Failedf("profile: %s has no %s profile; choose another --kind", side.name, first)
+	for _, kind := range kinds {
+		err := error(nil)
+		for i, side := range sides {
+			if both[i], err = side.profile(kind); err != nil {
+				first = cmp.Or(first, exit.Failedf("profile: %s: %w", side.name, err))
+				break
+			}
+		}
+		if err == nil {
+			return both, nil
 		}
 	}
-	return first, nil
-}
-
-func (p *profiled) kinds() ([]probe.Kind, error) {
-	if p.run != nil {
-		return probe.KindsOf(p.run), nil
-	}
-	one, err := probe.Parse(p.file, "")
-	if err != nil {
-		return nil, err
-	}
-	return []probe.Kind{one.Kind}, nil
+	return both, first
 }
 
 func (p *profiled) profile(kind probe.Kind) (*probe.Profile, error) {
