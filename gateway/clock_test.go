@@ -266,7 +266,7 @@ func (o *offline) write(l *link, seq uint64, data string) (duplicate bool) {
 // enqueue accepts one record, and reports whether it was a duplicate.
 func (o *offline) enqueue(l *link, seq uint64, data string) (duplicate bool) {
 	accepted := l.session.accepted
-	if _, err := o.queue.accept(l, context.Background, seq, []byte(data), noAnswer); err != nil && err != errDuplicate {
+	if err := o.queue.accept(l, context.Background, seq, []byte(data), noAnswer); err != nil && err != errDuplicate {
 		o.t.Fatal(err)
 	}
 	return l.session.accepted == accepted

@@ -71,7 +71,7 @@ func (c *committer) store(p *pack, acks *framed.Batch) error {
 		e := &p.entries[i]
 		if e.session.dead { // another server has taken the client; its connection here ends
 			if e.durable {
-				e.reply.fail(acks, refusal(ErrMoved))
+				e.reply.fail(acks, ErrMoved)
 			}
 			continue
 		}

@@ -4,11 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
@@ -20,7 +21,7 @@ import (
 // replier is told what became of a record; queue.mu may be held, and it must not block.
 type replier interface {
 	send(content []byte)
-	fail(why *framed.Refusal)
+	fail(why error)
 }
 
 // post is a number of records that are stored in one envelope, or none of them.
@@ -42,8 +43,7 @@ type post struct {
 
 	producer *producer // set when it is queued
 	fate     error     // what it is told when its turn comes
-	waits    bool      // for room; queue.mu guards it
-	timer    *time.Timer
+	came     time.Time // when it began to wait for room
 }
 
 // content is a record without its numbers.
@@ -52,22 +52,57 @@ type content struct {
 	data       []byte
 }
 
-// The errors of posts, besides those of sessions.
-var (
-	errStale    = errors.New("gateway: the producer has a newer epoch")
-	errCrowded  = errors.New("gateway: too much waits for the log")
-	errNoPlace  = errors.New("gateway: too many producers")
-	errInFlight = errors.New("gateway: too many messages that the client has not released")
-	errUnknown  = errors.New("gateway: no message has this packet id")
-	errTooLarge = errors.New("gateway: the post does not fit into one envelope")
-)
-
 // Limits of a post: it fits into an envelope beside nothing else.
 const (
 	mostPosted      = journal.MaxEnvelope - 2<<10
 	mostPostRecords = packRecords - packRecords/8
-	postTime        = 5 * time.Second // that one waits for room
+	postTime        = 5 * time.Second // that one waits for room, and up to a second more
 )
+
+// named notes the producer that a post names, and its numbers.
+func (u *post) named(id, epoch, seq string) error {
+	if err := checkClientID(id); err != nil {
+		return bad(http.StatusBadRequest, "%s: like a client's name, 1 to %d printable characters without spaces", idHeader, maxClientID)
+	}
+	u.id = id
+	for _, n := range []struct {
+		name, text string
+		into       *uint64
+	}{{epochHeader, epoch, &u.numbers.epoch}, {seqHeader, seq, &u.numbers.seq}} {
+		var err error
+		if *n.into, err = strconv.ParseUint(n.text, 10, 53); err != nil { // what JavaScript can count to
+			return bad(http.StatusBadRequest, "%s is a number from 0 to %d, not %q", n.name, uint64(1<<53-1), n.text)
+		}
+	}
+	return nil
+}
+
+// attributes appends what a record says of its topic and content type.
+func attributes(dst []journal.Attribute, topic, kind []byte) []journal.Attribute {
+	if len(topic) > 0 {
+		dst = append(dst, journal.Attribute{Kind: journal.Topic, Value: topic})
+	}
+	if len(kind) > 0 {
+		dst = append(dst, journal.Attribute{Kind: journal.ContentType, Value: kind})
+	}
+	return dst
+}
+
+// countFate counts what has become of a post.
+func (s *Server) countFate(why error) {
+	if why == nil || why == errUnknown {
+		return
+	}
+	s.count.add(func(st *Stats) {
+		if why == errDuplicate {
+			st.Duplicates++
+			return
+		}
+		if st.Refused++; errors.Is(why, ErrGap) {
+			st.Ahead++
+		}
+	})
+}
 
 // complete completes a post whose records are set. It refuses one that does not fit.
 func (u *post) complete(mostData int) error {
@@ -110,57 +145,30 @@ func (s *Server) offer(u *post) (waits bool, err error) {
 	if err != errCrowded || q.posted+u.size > q.most {
 		return false, err
 	}
-	u.waits = true
-	q.posts, q.posted = append(q.posts, u), q.posted+u.size
-	u.timer = time.AfterFunc(postTime, func() { s.giveUp(u) })
+	u.came, q.posts, q.posted = time.Now(), append(q.posts, u), q.posted+u.size
 	return true, nil
 }
 
-// retryPosts queues the posts that wait for room, as far as there is some; those of one client stay in order. queue.mu is held.
+// retryPosts queues the posts that wait for room, as far as there is some, and gives up those that have waited too long;
+// those of one client stay in order. queue.mu is held.
 func (s *Server) retryPosts() {
 	q := &s.queue
 	kept, blocked := q.posts[:0], map[string]bool{}
 	for _, u := range q.posts {
-		if !u.waits {
-			continue
-		}
 		err := errCrowded
 		if !blocked[u.client] && (q.bytes < q.most || q.ended) {
 			err = s.put(u)
 		}
-		if err == errCrowded {
+		if err == errCrowded && time.Since(u.came) < postTime {
 			kept, blocked[u.client] = append(kept, u), true
 			continue
 		}
-		u.timer.Stop()
-		q.leave(u)
-		if err != nil {
+		if q.posted -= u.size; err != nil {
 			u.answer(err)
 		}
 	}
 	clear(q.posts[len(kept):])
 	q.posts = kept
-}
-
-// giveUp ends the wait of a post.
-func (s *Server) giveUp(u *post) {
-	q := &s.queue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !u.waits {
-		return
-	}
-	q.leave(u)
-	for len(q.posts) > 0 && !q.posts[0].waits { // the oldest come first
-		q.posts[0] = nil
-		q.posts = q.posts[1:]
-	}
-	u.answer(errCrowded)
-}
-
-func (q *queue) leave(u *post) {
-	u.waits = false
-	q.posted -= u.size
 }
 
 // put checks a post and appends its records; queue.mu is held. errCrowded means that it has to wait, and errDuplicate that
@@ -170,8 +178,8 @@ func (s *Server) put(u *post) error {
 	if q.ended {
 		return ErrServerClosed
 	}
-	running := s.readClock()
-	if u.puts && s.sessions.byClient[u.client] != nil {
+	running, before := s.readClock(), s.sessions.byClient[u.client]
+	if u.puts && before != nil {
 		return errDuplicate
 	}
 	known := s.producers.find(u.client, u.id)
@@ -187,7 +195,7 @@ func (s *Server) put(u *post) error {
 			return errNoPlace
 		}
 	}
-	to, err := s.sessionOfPosts(u.client)
+	to, err := s.sessionOfPosts(u.client, before)
 	switch {
 	case err != nil:
 		return err
@@ -206,7 +214,7 @@ func (s *Server) put(u *post) error {
 		known = &producer{client: to.client, id: u.id}
 		s.producers.add(known)
 	}
-	before, size := s.sessions.byClient[u.client], u.size
+	size := u.size
 	if before != to {
 		size += 2 * recordCost // for its state
 	}
@@ -216,12 +224,9 @@ func (s *Server) put(u *post) error {
 			before.fence(ErrFenced)
 		}
 		s.sessions.byClient[to.client], s.sessions.highest = to, to.epoch
-		state := to.state(0, true)
-		state.Seen = p.began
-		if err := p.records.State(&state); err != nil {
+		if err := p.note(to); err != nil {
 			return err
 		}
-		p.begins = true
 	}
 	to.summed = false
 	for i := range u.records {
@@ -233,8 +238,7 @@ func (s *Server) put(u *post) error {
 		to.hold(u.once, to.accepted)
 	}
 	to.seen = running
-	p.messages += max(len(u.records), 1)
-	p.entries = append(p.entries, entry{session: to, seq: to.accepted, records: len(u.records), durable: true, reply: answer{other: u}})
+	p.enter(to, len(u.records)).other = u
 	if known != nil {
 		known.newest, known.session, known.record, known.seen = u.numbers, to, to.accepted, running
 		u.producer = known
@@ -249,9 +253,8 @@ func (s *Server) put(u *post) error {
 func (q *queue) behind(known *session, u *post, fate error) *pack {
 	u.fate = fate
 	p := q.packFor(known, recordCost, 1)
-	p.messages++
 	q.hold(p, known, recordCost) // there may be an entry of the log
-	p.entries = append(p.entries, entry{session: known, seq: known.accepted, durable: true, reply: answer{other: u}})
+	p.enter(known, 0).other = u
 	return p
 }
 
@@ -270,7 +273,7 @@ func (u *post) check(known *producer) error {
 		u.newest = newest
 		return fmt.Errorf("%w: %d", errStale, newest.epoch)
 	case is.epoch > newest.epoch && is.seq > 0:
-		return fmt.Errorf("%w: an epoch begins at number 0", ErrHandshake)
+		return bad(http.StatusBadRequest, "an epoch begins at number 0")
 	case is.epoch > newest.epoch:
 	case is.seq > newest.seq+1:
 		u.expected = newest.seq + 1
@@ -299,10 +302,9 @@ func (known *session) takesPosts() bool {
 	return known.link == nil || known.link.posts
 }
 
-// sessionOfPosts returns the session for a client's posts: the client's own or a new one, which takes the place of a
-// session of frames. queue.mu is held.
-func (s *Server) sessionOfPosts(client string) (*session, error) {
-	known := s.sessions.byClient[client]
+// sessionOfPosts returns the session for a client's posts: the known one or a new one, which takes the place of a session of
+// frames. queue.mu is held.
+func (s *Server) sessionOfPosts(client string, known *session) (*session, error) {
 	switch {
 	case known == nil && len(s.sessions.byClient) >= s.Clients:
 		return nil, fmt.Errorf("%w: %d", ErrTooMany, s.Clients)
@@ -326,7 +328,7 @@ func (u *post) send([]byte) {
 }
 
 // fail says that it may be stored or not.
-func (u *post) fail(*framed.Refusal) { u.answer(ErrServerClosed) }
+func (u *post) fail(error) { u.answer(ErrServerClosed) }
 
 // answer tells the client.
 func (u *post) answer(why error) {
@@ -341,18 +343,21 @@ func (s *Server) abandonPosts() {
 	q := &s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s.retryPosts()
 	all := q.waiting
 	if q.storing != nil {
 		all = append(all, q.storing)
 	}
 	for _, p := range all {
 		for i := range p.entries {
-			if other := p.entries[i].reply.other; other != nil {
-				if u, is := other.(*post); is {
-					u.fail(nil)
-				}
+			if u, is := p.entries[i].reply.other.(*post); is {
+				u.fail(nil)
 			}
 		}
 	}
+}
+
+// sweepDoors is called once a second.
+func (s *Server) sweepDoors() {
+	s.queue.lookAgain()
+	s.sweepMQTT()
 }

@@ -114,7 +114,7 @@ func (c *committer) settle(requests []request, acks *framed.Batch) {
 		}
 		if r.refused != nil {
 			c.count.add(func(st *Stats) { st.Refused++ })
-			r.reply.fail(acks, refusal(r.refused))
+			r.reply.fail(acks, r.refused)
 			continue
 		}
 		r.reply.send(acks, c.welcome(r, r.granted).append(room[:0]))

@@ -3,10 +3,12 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/gateway/internal/mqtt"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -54,6 +56,16 @@ var (
 	errChanged  = errors.New("gateway: an operator has changed this reader; open it again")
 )
 
+// The errors of posts, besides those of sessions.
+var (
+	errStale    = errors.New("gateway: the producer has a newer epoch")
+	errCrowded  = errors.New("gateway: too much waits for the log")
+	errNoPlace  = errors.New("gateway: too many producers")
+	errInFlight = errors.New("gateway: too many messages that the client has not released")
+	errUnknown  = errors.New("gateway: no message has this packet id")
+	errTooLarge = errors.New("gateway: the post does not fit into one envelope")
+)
+
 // The gateway's own result codes, in addition to those of package wire.
 const (
 	resultFenced wire.Result = 64 + iota
@@ -69,33 +81,58 @@ const (
 	resultChanged
 )
 
-var refusals = []struct {
-	err  error
-	code wire.Result
-}{
+// refusals are the errors for which a door refuses something, and what each says then: the result of frames, the status of
+// HTTP, the reason code of MQTT.
+var refusals = [...]verdict{
+	{ErrUnauthorised, wire.Unauthorised, http.StatusUnauthorized, mqtt.NotAuthorised},
+	{ErrHandshake, wire.Malformed, http.StatusBadRequest, mqtt.NotAccepted},
+	{errTooSlow, wire.TooSlow, http.StatusServiceUnavailable, mqtt.Unavailable},
+	{ErrFenced, resultFenced, http.StatusServiceUnavailable, mqtt.TakenOver},
+	{ErrExpired, resultExpired, http.StatusServiceUnavailable, mqtt.AdministratorsOrder},
+	{ErrGap, resultGap, http.StatusConflict, mqtt.NotAccepted},
+	{ErrMoved, resultMoved, http.StatusServiceUnavailable, mqtt.TakenOver},
+	{ErrTooMany, resultTooMany, http.StatusServiceUnavailable, mqtt.NoRoom},
 
-	{ErrUnauthorised, wire.Unauthorised},
-	{ErrHandshake, wire.Malformed},
-	{errTooSlow, wire.TooSlow},
-	{ErrFenced, resultFenced},
-	{ErrExpired, resultExpired},
-	{ErrLevel, resultLevel},
-	{ErrGap, resultGap},
-	{ErrRegressed, resultRegressed},
-	{ErrMoved, resultMoved},
-	{ErrTooMany, resultTooMany},
-	{ErrNoReader, resultNoReader},
-	{ErrShares, resultShares},
-	{ErrAhead, resultAhead},
-	{errChanged, resultChanged},
+	// These concern frames only.
+	{err: ErrLevel, result: resultLevel},
+	{err: ErrRegressed, result: resultRegressed},
+	{err: ErrNoReader, result: resultNoReader},
+	{err: ErrShares, result: resultShares},
+	{err: ErrAhead, result: resultAhead},
+	{err: errChanged, result: resultChanged},
+
+	// These do not: with frames they are no answers.
+	{errStale, wire.Failed, http.StatusForbidden, mqtt.NotAuthorised},
+	{errTooLarge, wire.Failed, http.StatusRequestEntityTooLarge, mqtt.TooLarge},
+	{errCrowded, wire.Failed, http.StatusTooManyRequests, mqtt.NoRoom},
+	{errNoPlace, wire.Failed, http.StatusServiceUnavailable, mqtt.NoRoom},
+	{errInFlight, wire.Failed, http.StatusServiceUnavailable, mqtt.TooManyInFlight},
+	{errUnknown, wire.Failed, http.StatusServiceUnavailable, mqtt.UnknownID},
+	{ErrServerClosed, wire.Failed, http.StatusServiceUnavailable, mqtt.ShuttingDown},
+}
+
+// verdict is an error in the words of all doors.
+type verdict struct {
+	err    error
+	result wire.Result
+	status int
+	code   mqtt.Code
+}
+
+// verdictOn returns what the doors say for err.
+func verdictOn(err error) verdict {
+	for _, r := range refusals {
+		if errors.Is(err, r.err) {
+			return r
+		}
+	}
+	return verdict{err, wire.Failed, http.StatusServiceUnavailable, mqtt.Unspecified}
 }
 
 // refusal returns what the server sends for err: its code and its text.
 func refusal(err error) *framed.Refusal {
-	for _, r := range refusals {
-		if errors.Is(err, r.err) {
-			return &framed.Refusal{Result: r.code, Content: []byte(err.Error())}
-		}
+	if r := verdictOn(err); r.result != wire.Failed {
+		return &framed.Refusal{Result: r.result, Content: []byte(err.Error())}
 	}
 	return &framed.Refusal{Result: wire.Failed}
 }
@@ -104,7 +141,7 @@ func refusal(err error) *framed.Refusal {
 // gateway's own, the result is the error.
 func refused(code wire.Result, words []byte) error {
 	for _, r := range refusals {
-		if r.code == code {
+		if r.result == code && code != wire.Failed {
 			if said := strings.TrimPrefix(string(words), r.err.Error()); said != "" && said != string(words) {
 				return fmt.Errorf("%w%s", r.err, said)
 			}

@@ -276,13 +276,7 @@ func (w *world) submit(p *program, seq uint64, data string) {
 		p.link = nil // it was told so, or was not
 		return
 	}
-	p.at.queue.mu.Lock()
-	pack, n, err := p.at.queue.admit(p.link, context.Background, seq, []byte(data))
-	if err == nil && n > 0 {
-		pack.entries = append(pack.entries, entry{session: p.link.session, seq: seq, sum: p.link.session.sum, records: 1})
-	}
-	p.at.queue.mu.Unlock()
-	if err != nil && err != errDuplicate {
+	if err := p.at.queue.accept(p.link, context.Background, seq, []byte(data), noAnswer); err != nil && err != errDuplicate {
 		w.t.Fatal(err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
-	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/internal/mqtt"
 )
 
@@ -27,6 +26,7 @@ func (s *Server) openMQTT(places *engine.Places) {
 		OwnReasons: []string{"keep_alive_timeout", "too_many_in_flight", "no_room"},
 	}
 	d.engine.Limits.IdleTime = -1 // the client says how long it may be silent
+	d.upgrader = s.mqttUpgrader()
 	s.MQTTLevel = cmp.Or(s.MQTTLevel, s.Durable)
 }
 
@@ -35,31 +35,40 @@ func (s *Server) mostPacket() int { return min(s.most, mostPosted-1<<10) }
 
 // Advance serves the complete packets at the front of in.
 func (p *mqttProtocol) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
-	c, _ := t.Conn().Value().(*mqttConn)
-	most := p.mostPacket()
-	if c == nil {
-		most = min(most, mostConnect)
-	} else {
-		c.seen.Store(p.mqtt.ticks.Load())
+	c, is := t.Conn().Value().(*mqttConn)
+	if !is {
+		c = &mqttConn{server: p.Server}
 	}
+	return p.serveAll(t, c, in)
+}
+
+// serveAll serves the complete packets at the front of in, up to a CONNECT.
+func (p *mqttProtocol) serveAll(t *engine.Turn, c *mqttConn, in []byte) (used, need int, err error) {
+	most := p.mostPacket()
+	if p.version == 0 {
+		most = min(most, mostConnect)
+	}
+	c.seen.Store(p.mqtt.ticks.Load())
 	for packet := (mqtt.Packet{}); ; {
 		size, need, err := mqtt.Frame(in[used:], most)
 		switch {
 		case err != nil:
 		case need > 0:
 			return used, need, nil
-		case !t.Room():
+		case c.answered == nil && !t.Room():
 			return used, 0, nil
 		default:
 			if err = packet.Parse(p.version, in[used:used+size]); err == nil {
-				t.Mark(used)
+				if c.answered == nil { // else the message is marked
+					t.Mark(used)
+				}
 				err = p.serve(t, c, &packet)
 			}
 		}
 		if err != nil {
 			return used, 0, p.refuse(t, &packet, err)
 		}
-		if used += size; c == nil { // from here on it is another protocol
+		if used += size; p.version == 0 { // from here on it is another protocol
 			return used, 0, nil
 		}
 	}
@@ -68,10 +77,10 @@ func (p *mqttProtocol) Advance(t *engine.Turn, in []byte) (used, need int, err e
 // serve serves a packet. It returns a *mqtt.Fault or an engine.Reason to end the connection.
 func (p *mqttProtocol) serve(t *engine.Turn, c *mqttConn, packet *mqtt.Packet) error {
 	switch {
-	case (c == nil) != (packet.Type == mqtt.Connect):
+	case (p.version == 0) != (packet.Type == mqtt.Connect):
 		return &mqtt.Fault{Code: mqtt.ProtocolError, What: "CONNECT is the first packet, and no other is"}
-	case c == nil:
-		return p.connect(t, packet.Hello)
+	case p.version == 0:
+		return p.connect(t, c, packet.Hello)
 	}
 	switch packet.Type {
 	case mqtt.Publish:
@@ -109,15 +118,7 @@ func (p *mqttProtocol) refuse(t *engine.Turn, packet *mqtt.Packet, err error) er
 	case p.version == 0 && h != nil && (h.Version == mqtt.V5 || f.Code > mqtt.ProtocolError):
 		t.Out = (&mqtt.Welcome{Code: f.Code, Reason: f.What}).Append(t.Out, h.Version)
 	}
-	switch f.Code {
-	case mqtt.TooLarge:
-		return engine.TooLarge
-	case mqtt.TooManyInFlight:
-		return tooManyInFlight
-	case mqtt.NoRoom:
-		return noRoom
-	}
-	return engine.Malformed
+	return reasonFor(f.Code, engine.Malformed)
 }
 
 // Refuse tells clients of version 5 why the engine ends their connection.
@@ -133,29 +134,32 @@ func (p *mqttProtocol) Refuse(dst, _ []byte, why engine.Reason) []byte {
 }
 
 // connect begins a client's connection. CONNACK comes when the committer has found or stored its session.
-func (p *mqttProtocol) connect(t *engine.Turn, h *mqtt.Hello) error {
+func (p *mqttProtocol) connect(t *engine.Turn, c *mqttConn, h *mqtt.Hello) error {
 	client, welcome := string(h.Client), mqtt.Welcome{InFlight: uint16(p.mostInFlight()), MostBytes: p.mostPacket()}
 	if client == "" && (h.Clean || h.Version == mqtt.V5) {
 		client, welcome.Client = string(h.User), string(h.User)
 	}
-	c := &mqttConn{Conn: t.Conn(), server: p.Server, client: client, version: h.Version, clean: h.Clean, most: h.MostBytes}
-	c.lasting = !h.Clean && h.Version == mqtt.V311 || h.Expiry > 0
-	c.keepAlive = (3*uint32(h.KeepAlive) + 1) / 2
-	c.seen.Store(p.mqtt.ticks.Load())
-	c.link = link{conn: c, level: p.MQTTLevel, posts: true}
+	c.Conn, c.client, c.version, c.clean, c.most = t.Conn(), client, h.Version, h.Clean, h.Number(mqtt.MaximumPacket)
+	asked := h.Number(mqtt.SessionExpiry)
+	c.lasting = !h.Clean && h.Version == mqtt.V311 || asked > 0
+	keepAlive := uint32(h.KeepAlive)
+	if most := p.MQTTKeepAlive; most > 0 && h.KeepAlive-1 >= most { // 0 is no limit
+		keepAlive, welcome.KeepAlive = uint32(most), most
+	}
+	c.keepAlive = (3*keepAlive + 1) / 2
 	switch err := checkClientID(client); {
 	case err != nil:
 		return &mqtt.Fault{Code: mqtt.BadClient, What: err.Error()}
 	case h.Has(mqtt.AuthMethod):
 		return &mqtt.Fault{Code: mqtt.BadMethod, What: "there is no authentication but by a password"}
-	case h.MostBytes > 0 && h.MostBytes < leastPacket:
+	case c.most > 0 && c.most < leastPacket:
 		return &mqtt.Fault{Code: mqtt.TooLarge}
 	case h.Will != nil:
 		if err := p.setWill(c, h.Will); err != nil {
 			return err
 		}
 	}
-	if expiry := uint32(min(p.Expiry/time.Second, math.MaxUint32)); h.Version == mqtt.V5 && c.lasting && expiry != h.Expiry {
+	if expiry := uint32(min(p.Expiry/time.Second, math.MaxUint32)); h.Version == mqtt.V5 && c.lasting && expiry != asked {
 		welcome.Expiry, welcome.Expires = expiry, true
 	}
 	proof, err := p.authenticate(t.Conn().TLS, client, string(h.Password))
@@ -167,18 +171,19 @@ func (p *mqttProtocol) connect(t *engine.Turn, h *mqtt.Hello) error {
 		})
 		return nil
 	}
-	c.link.proof = proof
-	t.Conn().SetValue(c)
+	c.link = link{conn: c, level: p.MQTTLevel, posts: true, proof: proof}
+	if c.answered == nil {
+		t.Conn().SetValue(c)
+		t.Become(p.mqtt.spoken[h.Version])
+	}
 	t.Conn().Trust() // what follows takes the log its time, and not the client
-	t.Become(p.mqtt.spoken[h.Version])
 	p.mqtt.mu.Lock()
 	p.mqtt.conns[c] = true
 	p.mqtt.mu.Unlock()
-	asked := hello{client: client, next: 1, instance: postInstance}
-	if c.lasting {
-		asked.instance = lastingInstance
+	r := request{client: t.Context(p.mqtt.engine.Context()), came: time.Now(), link: &c.link, resumes: c.resumes, reply: answer{other: &greeting{c, reply, welcome}}}
+	if r.hello = (hello{client: client, next: 1, instance: postInstance}); c.lasting {
+		r.hello.instance = lastingInstance
 	}
-	r := request{client: t.Context(p.mqtt.engine.Context()), came: time.Now(), link: &c.link, hello: asked, resumes: c.resumes, reply: answer{other: &greeting{c, reply, welcome}}}
 	if !p.queue.ask(func(p *pack) { p.requests = append(p.requests, r) }) {
 		return engine.ClosedHere // the server is ending
 	}
@@ -203,10 +208,11 @@ func (g *greeting) send([]byte) {
 		w.due = d.ticks.Load() // its session has ended
 	}
 	d.mu.Unlock()
-	g.reply.Send(g.welcome.Append(nil, c.version))
+	c.answer(g.reply, g.welcome.Append(nil, c.version)...)
+	g.over()
 }
 
-func (g *greeting) fail(why *framed.Refusal) {
+func (g *greeting) fail(why error) {
 	code := codeFor(why)
 	if code == mqtt.TakenOver { // a CONNACK cannot say so
 		code = mqtt.Unavailable
@@ -215,16 +221,24 @@ func (g *greeting) fail(why *framed.Refusal) {
 }
 
 func (g *greeting) refuse(code mqtt.Code) {
-	g.conn.Conn.End(engine.ClosedHere, (&mqtt.Welcome{Code: code}).Append(nil, g.conn.version))
+	g.conn.finish(engine.ClosedHere, (&mqtt.Welcome{Code: code}).Append(nil, g.conn.version))
 	g.reply.Send()
+	g.over()
+}
+
+// over lets a WebSocket go on.
+func (g *greeting) over() {
+	if g.conn.answered != nil {
+		close(g.conn.answered)
+	}
 }
 
 // leave handles a DISCONNECT.
 func (p *mqttProtocol) leave(c *mqttConn, packet *mqtt.Packet) error {
-	if packet.Has(mqtt.SessionExpiry) && packet.Expiry > 0 && !c.lasting {
+	switch lasts := packet.Number(mqtt.SessionExpiry) > 0; {
+	case lasts && !c.lasting:
 		return &mqtt.Fault{Code: mqtt.ProtocolError, What: "a session that ends with its connection cannot last"}
-	}
-	if packet.Has(mqtt.SessionExpiry) && packet.Expiry == 0 && c.lasting {
+	case packet.Has(mqtt.SessionExpiry) && !lasts && c.lasting:
 		p.endSession(c)
 	}
 	if packet.Code == mqtt.Success {
@@ -243,18 +257,18 @@ func (s *Server) endSession(c *mqttConn) {
 		return
 	}
 	c.lasting, known.instance = false, postInstance
-	p, state := q.packFor(known, 2*recordCost, 1), known.state(0, true)
-	if state.Seen = p.began; p.records.State(&state) == nil {
-		p.begins = true
-	}
+	q.packFor(known, 2*recordCost, 1).note(known)
 }
 
 // closedMQTT is called when a connection has ended.
 func (s *Server) closedMQTT(conn engine.Conn, why engine.Reason) {
-	c, is := conn.Value().(*mqttConn)
-	if !is {
-		return
+	if c, is := conn.Value().(*mqttConn); is {
+		s.lostMQTT(c, why)
 	}
+}
+
+// lostMQTT handles the end of a client's connection.
+func (s *Server) lostMQTT(c *mqttConn, why engine.Reason) {
 	d := &s.mqtt
 	s.closed(&c.link)
 	s.queue.mu.Lock()
@@ -274,20 +288,6 @@ func (s *Server) closedMQTT(conn engine.Conn, why engine.Reason) {
 	d.mu.Unlock()
 	if lost && !waits {
 		s.post(w.post)
-	}
-}
-
-// sweeping sweeps every second until the server ends.
-func (s *Server) sweeping() {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			s.sweepMQTT()
-		case <-s.readers.ctx.Done():
-			return
-		}
 	}
 }
 
@@ -314,7 +314,7 @@ func (s *Server) sweepMQTT() {
 	}
 	d.mu.Unlock()
 	for _, c := range silent {
-		c.end(keepAliveEnded, mqtt.KeepAliveTimeout)
+		c.end(mqtt.KeepAliveTimeout)
 	}
 	for _, w := range due {
 		s.post(w.post)

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/gateway/internal/mqtt"
+	"github.com/hone-go/hone/websocket"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -29,6 +31,56 @@ func mqttDoorOf(t testing.TB, s *Server) string {
 	go func() { ended <- s.ServeMQTT(ln) }()
 	t.Cleanup(func() { s.Close(); <-ended })
 	return ln.Addr().String()
+}
+
+// messages is a connection over WebSocket to the door of a server for posts.
+type messages struct {
+	net.Conn
+	t    testing.TB
+	ws   *websocket.Client
+	each int // bytes in a message; 0: all that was written before the next Read
+	out  []byte
+	in   []byte
+}
+
+func dialMessages(t testing.TB, addr string, each int, header ...string) (*messages, error) {
+	o := websocket.Options{Subprotocols: []string{"other", "mqtt"}, Header: http.Header{}}
+	for _, h := range header {
+		o.Header.Set("Origin", h)
+	}
+	ws, err := websocket.Dial(soon(t), "ws://"+addr+"/mqtt", o)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { ws.Close(websocket.NormalClosure, "") })
+	return &messages{t: t, ws: ws, each: each}, nil
+}
+
+func (m *messages) Write(b []byte) (int, error) {
+	for m.out = append(m.out, b...); m.each > 0 && len(m.out) > 0; m.out = m.out[m.each:] {
+		m.ws.Write(m.t.Context(), websocket.Binary, m.out[:m.each])
+	}
+	return len(b), nil // whether the server has closed shows a Read
+}
+
+func (m *messages) Read(b []byte) (int, error) {
+	if len(m.out) > 0 {
+		m.ws.Write(m.t.Context(), websocket.Binary, m.out)
+		m.out = nil
+	}
+	for len(m.in) == 0 {
+		kind, in, err := m.ws.Read(soon(m.t), nil)
+		if closed, is := errors.AsType[*websocket.CloseError](err); is && closed.Code == websocket.NormalClosure {
+			return 0, io.EOF
+		}
+		if err != nil || kind != websocket.Binary {
+			m.t.Fatalf("kind %v, %v", kind, err)
+		}
+		m.in = in
+	}
+	n := copy(b, m.in)
+	m.in = m.in[n:]
+	return n, nil
 }
 
 func dialMQTT(t testing.TB, addr string, version mqtt.Version) *device {
@@ -125,6 +177,9 @@ func (d *device) receive() string {
 	case mqtt.Connack:
 		if b[0] > 0 {
 			return fmt.Sprintf("connack 0x%x present", b[1])
+		}
+		if at := len(b) - 3; at > 2 && b[at] == 0x13 {
+			return fmt.Sprintf("connack 0x%x keep-alive %d", b[1], binary.BigEndian.Uint16(b[at+1:]))
 		}
 		return fmt.Sprintf("connack 0x%x", b[1])
 	case mqtt.Puback:
@@ -230,12 +285,33 @@ var conversations = []struct {
 
 // TestMQTT: each conversation has its answers, and what is refused stores nothing.
 func TestMQTT(t *testing.T) {
+	converse(t, -1)
+}
+
+// TestMQTTMessages: packets of MQTT share the messages of a WebSocket, and span them.
+func TestMQTTMessages(t *testing.T) {
+	t.Run("many in one", func(t *testing.T) { converse(t, 0) })
+	t.Run("a byte each", func(t *testing.T) { converse(t, 1) })
+}
+
+// converse has all conversations: over TCP, or with messages of each bytes.
+func converse(t *testing.T, each int) {
 	log := newGate()
 	s := &Server{Log: log, Limits: engine.Limits{FrameSize: 5 << 10}}
 	addr := mqttDoorOf(t, s)
+	if each >= 0 {
+		addr = strings.TrimPrefix(posts(t, s).base, "http://")
+	}
 	for _, c := range conversations {
 		t.Run(c.name, func(t *testing.T) {
-			d := dialMQTT(t, addr, c.version)
+			d := &device{t: t, version: c.version}
+			if each < 0 {
+				d = dialMQTT(t, addr, c.version)
+			} else {
+				m, err := dialMessages(t, addr, each)
+				must(t, err)
+				d.nc = m
+			}
 			if c.greeted {
 				d.connect("c", true, "connack 0x0")
 			}
@@ -252,8 +328,65 @@ func TestMQTT(t *testing.T) {
 	}
 	must(t, s.Shutdown(soon(t)))
 	st := s.EngineStats()
-	if st.Ended[engine.TooLarge] != 5 || st.Ended[engine.Malformed] == 0 || st.Panics > 0 {
+	if each < 0 && (st.Ended[engine.TooLarge] != 5 || st.Ended[engine.Malformed] == 0) || st.Panics > 0 {
 		t.Errorf("ended: %v", st.Ended)
+	}
+}
+
+// TestMQTTWebSocket: what is not MQTT in binary messages is refused, and web pages are as they are with posts. A will is stored when a
+// WebSocket ends, and whoever waits too long for a CONNECT is disconnected.
+func TestMQTTWebSocket(t *testing.T) {
+	log := newGate()
+	s := &Server{Log: log, Origins: []string{"https://example.com"}, Limits: engine.Limits{AuthTime: time.Second}}
+	p := posts(t, s)
+	addr := strings.TrimPrefix(p.base, "http://")
+	for origin, refused := range map[string]bool{"https://example.com": false, "https://example.org": true} {
+		if _, err := dialMessages(t, addr, 0, origin); (err != nil) != refused {
+			t.Errorf("a page of %s: %v", origin, err)
+		}
+	}
+	_, err := websocket.Dial(soon(t), "ws://"+addr+"/mqtt", websocket.Options{})
+	if no, is := errors.AsType[*websocket.Refusal](err); !is || no.Status != http.StatusBadRequest {
+		t.Errorf("without a subprotocol: %v", err)
+	}
+	p.want("426 this is a WebSocket endpoint…", "GET", "/mqtt", "")
+	ends := func(m *messages, want websocket.Code) {
+		t.Helper()
+		_, _, err := m.ws.Read(soon(t), nil)
+		if closed, is := errors.AsType[*websocket.CloseError](err); !is || closed.Code != want {
+			t.Errorf("got %v, want %v", err, want)
+		}
+	}
+	silent, err := dialMessages(t, addr, 0)
+	must(t, err)
+	words, err := dialMessages(t, addr, 0)
+	must(t, err)
+	must(t, words.ws.Write(t.Context(), websocket.Text, []byte("\x10")))
+	ends(words, websocket.UnsupportedData)
+	ends(silent, websocket.PolicyViolation)
+	begin := func(client string) *device {
+		m, err := dialMessages(t, addr, 0)
+		must(t, err)
+		d := &device{t, m, mqtt.V5}
+		d.greet(6, 0, "", text(client), sized(), text("w"), text("lost"))
+		d.want("connack 0x0")
+		return d
+	}
+	begin("a").nc.(*messages).ws.Close(websocket.GoingAway, "")
+	waitFor(t, "the will", func() bool { return strings.Join(shown(t, log), "|") == "a 1 lost topic=w" })
+	last := begin("b")
+	log.set(true, nil)
+	last.publish(1, 1, "t", "x")
+	last.silent()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Shutdown(soon(t)) }()
+	waitFor(t, "the drain", func() bool { _, err := net.Dial("tcp", addr); return err != nil })
+	log.set(false, nil)
+	last.want("puback 1")
+	ends(last.nc.(*messages), websocket.GoingAway)
+	must(t, <-ended)
+	if got := strings.Join(shown(t, log), "|"); got != "a 1 lost topic=w|b 1 x topic=t" {
+		t.Errorf("stored %s", got)
 	}
 }
 
@@ -416,16 +549,19 @@ func sweep(s *Server, n int) {
 // an answer.
 func TestMQTTKeepAlive(t *testing.T) {
 	log := newGate()
-	s := &Server{Log: log}
+	s := &Server{Log: log, MQTTKeepAlive: 600}
 	s.mqtt.swept.Do(func() {}) // this test sweeps
 	addr := mqttDoorOf(t, s)
-	quiet, never, waits, old := dialMQTT(t, addr, mqtt.V5), dialMQTT(t, addr, mqtt.V5), dialMQTT(t, addr, mqtt.V5), dialMQTT(t, addr, mqtt.V311)
+	quiet, long, waits, old := dialMQTT(t, addr, mqtt.V5), dialMQTT(t, addr, mqtt.V5), dialMQTT(t, addr, mqtt.V5), dialMQTT(t, addr, mqtt.V311)
 	for name, d := range map[string]*device{"quiet": quiet, "waits": waits, "old": old} {
 		d.greet(2, 60, "", text(name))
 		d.want("connack 0x0")
 	}
+	never := dialMQTT(t, addr, mqtt.V311)
 	never.greet(2, 0, "", text("never"))
 	never.want("connack 0x0")
+	long.greet(2, 0, "", text("long"))
+	long.want("connack 0x0 keep-alive 600")
 	log.set(true, nil)
 	waits.publish(1, 1, "t", "x")
 	waits.silent()
@@ -439,9 +575,15 @@ func TestMQTTKeepAlive(t *testing.T) {
 	log.set(false, nil)
 	waits.want("puback 1")
 	never.silent()
-	old.nc.Close()
-	quiet.nc.Close()
-	waitFor(t, "two ends for silence", func() bool { return endedFor(s, "keep_alive_timeout") == 2 })
+	sweep(s, 900)
+	never.silent()
+	sweep(s, 901)
+	long.want("disconnect 0x8d", "closed")
+	never.want("closed")
+	for _, d := range []*device{old, quiet, long, never} {
+		d.nc.Close()
+	}
+	waitFor(t, "the ends for silence", func() bool { return endedFor(s, "keep_alive_timeout") >= 4 })
 }
 
 // TestMQTTWills: a will is stored when its client is lost, and not when it says goodbye or comes back in time.

@@ -39,8 +39,8 @@ c.loop_stop()
 
 // mqttjsProgram does the same with MQTT.js.
 const mqttjsProgram = `
-const [port, version, qos, n, name] = process.argv.slice(1)
-const c = require('mqtt').connect({ port, clientId: name, protocolVersion: +version, clean: false,
+const [port, version, qos, n, name, url] = process.argv.slice(1)
+const c = require('mqtt').connect(url, { clientId: name, protocolVersion: +version, clean: false,
   properties: +version === 5 ? { sessionExpiryInterval: 3600 } : undefined })
 let left = +n
 for (let i = 0; i < +n; i++) {
@@ -66,10 +66,19 @@ var foreign = []struct {
 		return exec.Command("/usr/bin/python3", "-c", pahoProgram, port, version, qos, n, name)
 	}},
 	{"MQTT.js", "/usr/share/nodejs/mqtt", "node-mqtt", func(port, version, qos, n, name string) *exec.Cmd {
-		cmd := exec.Command("node", "-e", mqttjsProgram, "--", port, version, qos, n, name)
-		cmd.Env = append(os.Environ(), "NODE_PATH=/usr/share/nodejs")
-		return cmd
+		return mqttjs(port, version, qos, n, name, "mqtt://127.0.0.1:"+port)
 	}},
+	{overWebSocket, "/usr/share/nodejs/mqtt", "node-mqtt", func(port, version, qos, n, name string) *exec.Cmd {
+		return mqttjs(port, version, qos, n, name, "ws://127.0.0.1:"+port+"/mqtt")
+	}},
+}
+
+const overWebSocket = "MQTT.js over WebSocket"
+
+func mqttjs(args ...string) *exec.Cmd {
+	cmd := exec.Command("node", append([]string{"-e", mqttjsProgram, "--"}, args...)...)
+	cmd.Env = append(os.Environ(), "NODE_PATH=/usr/share/nodejs")
+	return cmd
 }
 
 // TestMQTTClients: clients that others have written publish, unchanged, at each QoS in each version.
@@ -81,7 +90,11 @@ func TestMQTTClients(t *testing.T) {
 			}
 			t.Parallel()
 			log := newGate()
-			addr := mqttDoorOf(t, &Server{Log: log})
+			s := &Server{Log: log}
+			addr := mqttDoorOf(t, s)
+			if f.name == overWebSocket {
+				addr = strings.TrimPrefix(posts(t, s).base, "http://")
+			}
 			_, port, err := net.SplitHostPort(addr)
 			must(t, err)
 			var want []string

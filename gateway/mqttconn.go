@@ -1,13 +1,12 @@
 package gateway
 
 import (
-	"errors"
 	"sync"
 	"sync/atomic"
 
 	"github.com/hone-go/hone/engine"
-	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/internal/mqtt"
+	"github.com/hone-go/hone/websocket"
 )
 
 // Limits of the door. Whoever takes fewer bytes in a packet than leastPacket could not be told why it is refused.
@@ -27,11 +26,12 @@ const (
 
 // mqttDoor is the part of a Server that speaks MQTT.
 type mqttDoor struct {
-	engine engine.Server
-	spoken map[mqtt.Version]*mqttProtocol
-	swept  sync.Once
-	ticks  atomic.Uint32 // sweeps, one a second
-	told   atomic.Bool   // that a client subscribes
+	engine   engine.Server
+	upgrader *websocket.Upgrader
+	spoken   map[mqtt.Version]*mqttProtocol
+	swept    sync.Once     // a sweep a second has begun
+	ticks    atomic.Uint32 // sweeps, one a second
+	told     atomic.Bool   // that a client subscribes
 
 	mu    sync.Mutex
 	conns map[*mqttConn]bool
@@ -41,7 +41,12 @@ type mqttDoor struct {
 // mqttConn is a client's connection.
 type mqttConn struct {
 	engine.Conn
-	server  *Server
+	server *Server
+	// Over WebSocket:
+	socket   websocket.Conn
+	answered chan struct{} // closed when CONNECT is answered; nil: it is no WebSocket
+	unread   []byte        // the beginning of a packet
+
 	link    link
 	client  string
 	version mqtt.Version
@@ -80,44 +85,35 @@ func (c *mqttConn) resumes(known *session) bool {
 func (c *mqttConn) Close() { c.Conn.Close(engine.ClosedHere) }
 
 // End ends the connection, and tells the client why if its version allows that.
-func (c *mqttConn) End(why error) error { return c.end(engine.ClosedHere, codeFor(why)) }
+func (c *mqttConn) End(why error) error { return c.end(codeFor(why)) }
 
-func (c *mqttConn) end(why engine.Reason, code mqtt.Code) error {
-	if c.version != mqtt.V5 {
-		c.Conn.Close(why)
-		return nil
+func (c *mqttConn) end(code mqtt.Code) error {
+	var last []byte
+	if c.version == mqtt.V5 {
+		last = mqtt.AppendDisconnect(nil, code, "")
 	}
-	return c.Conn.End(why, mqtt.AppendDisconnect(nil, code, ""))
+	return c.finish(reasonFor(code, engine.ClosedHere), last)
 }
 
-// codeFor returns the code for an error of the gateway.
+// codeFor returns the code for what has become of a message or a connection.
 func codeFor(err error) mqtt.Code {
-	if r, is := errors.AsType[*framed.Refusal](err); is {
-		err = refused(r.Result, r.Content)
-	}
-	switch {
-	case err == nil, errors.Is(err, errDuplicate):
+	if err == nil || err == errDuplicate {
 		return mqtt.Success
-	case errors.Is(err, ErrGap), errors.Is(err, ErrHandshake):
-		return mqtt.NotAccepted
-	case errors.Is(err, errStale), errors.Is(err, ErrUnauthorised):
-		return mqtt.NotAuthorised
-	case errors.Is(err, ErrMoved), errors.Is(err, ErrFenced):
-		return mqtt.TakenOver
-	case errors.Is(err, errCrowded), errors.Is(err, errNoPlace), errors.Is(err, ErrTooMany):
-		return mqtt.NoRoom
-	case err == errInFlight:
-		return mqtt.TooManyInFlight
-	case err == errUnknown:
-		return mqtt.UnknownID
-	case errors.Is(err, ErrExpired):
-		return mqtt.AdministratorsOrder
-	case errors.Is(err, errTooSlow):
-		return mqtt.Unavailable
-	case errors.Is(err, ErrServerClosed):
-		return mqtt.ShuttingDown
-	case errors.Is(err, errTooLarge):
-		return mqtt.TooLarge
 	}
-	return mqtt.Unspecified
+	return verdictOn(err).code
+}
+
+// reasonFor returns why the connection ends that a code ends.
+func reasonFor(code mqtt.Code, other engine.Reason) engine.Reason {
+	switch code {
+	case mqtt.TooLarge:
+		return engine.TooLarge
+	case mqtt.TooManyInFlight:
+		return tooManyInFlight
+	case mqtt.NoRoom:
+		return noRoom
+	case mqtt.KeepAliveTimeout:
+		return keepAliveEnded
+	}
+	return other
 }

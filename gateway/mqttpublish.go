@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/gateway/internal/mqtt"
@@ -20,20 +19,15 @@ type publishing struct {
 	answers mqtt.Type    // the packet that answers; 0: none
 	packet  uint16
 
-	isOwed  bool
-	visited bool // by the visit that has brought it: the answer is not tell's
-	record  [1]content
-	said    [3]journal.Attribute
+	isOwed bool // else it is told by the visit that has brought it
+	record [1]content
+	said   [3]journal.Attribute
 }
 
 // begin sets what a message has.
 func (u *publishing) begin(c *mqttConn, m *mqtt.Message) {
 	u.conn, u.client, u.link, u.done = c, c.client, &c.link, u.tell
-	said := append(u.said[:0], journal.Attribute{Kind: journal.Topic, Value: m.Topic})
-	if len(m.ContentType) > 0 {
-		said = append(said, journal.Attribute{Kind: journal.ContentType, Value: m.ContentType})
-	}
-	u.record[0] = content{said, m.Payload}
+	u.record[0] = content{attributes(u.said[:0], m.Topic, m.Bytes(mqtt.ContentType)), m.Payload}
 	u.records = u.record[:]
 }
 
@@ -53,7 +47,7 @@ func (s *Server) checkMessage(v mqtt.Version, m *mqtt.Message) error {
 		return &mqtt.Fault{Code: mqtt.NoRetain, What: "no message is retained"}
 	case len(m.Topic) > mostTopic:
 		return &mqtt.Fault{Code: mqtt.BadTopic, What: fmt.Sprintf("a topic has up to %d bytes", mostTopic)}
-	case len(m.ContentType) > mostContentType:
+	case len(m.Bytes(mqtt.ContentType)) > mostContentType:
 		return &mqtt.Fault{Code: mqtt.NotAccepted, What: fmt.Sprintf("a content type has up to %d bytes", mostContentType)}
 	}
 	return nil
@@ -65,7 +59,7 @@ func (p *mqttProtocol) publish(t *engine.Turn, c *mqttConn, packet *mqtt.Packet)
 	if err := p.checkMessage(p.version, m); err != nil {
 		return err
 	}
-	u := &publishing{packet: packet.ID, visited: true}
+	u := &publishing{packet: packet.ID}
 	u.begin(c, m)
 	var err error
 	switch u.level = p.MQTTLevel; m.QoS {
@@ -88,7 +82,6 @@ func (p *mqttProtocol) publish(t *engine.Turn, c *mqttConn, packet *mqtt.Packet)
 	if err == nil {
 		waits, err = p.offer(&u.post)
 	}
-	u.visited = false
 	switch {
 	case waits: // no other packet of the connection is read meanwhile
 		u.keep()
@@ -116,7 +109,7 @@ func (p *mqttProtocol) release(t *engine.Turn, c *mqttConn, id uint16) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	known := c.link.session
-	if q.ended || known.link != &c.link {
+	if q.ended || known == nil || known.link != &c.link {
 		return engine.ClosedHere
 	}
 	if seq := known.held[id]; seq == 0 {
@@ -147,40 +140,24 @@ func (u *publishing) canBeTold(why error) bool {
 
 // code counts the fate of a message, and returns its code.
 func (u *publishing) code(why error) mqtt.Code {
-	if why != nil {
-		u.conn.server.count.add(func(st *Stats) {
-			switch {
-			case why == errDuplicate:
-				st.Duplicates++
-				return
-			case why == errUnknown:
-				return
-			case errors.Is(why, ErrGap):
-				st.Ahead++
-			}
-			st.Refused++
-		})
-	}
+	u.conn.server.countFate(why)
 	return codeFor(why)
 }
 
 // tell answers the message; queue.mu may be held.
 func (u *publishing) tell(why error) {
-	if u.visited || !u.isOwed {
+	if !u.isOwed {
 		return
 	}
-	c, code, reason := u.conn, u.code(why), engine.ClosedHere
+	c, code := u.conn, u.code(why)
 	switch {
-	case why == errCrowded:
-		reason = noRoom
-		fallthrough
 	case !u.canBeTold(why):
-		c.end(reason, code)
+		c.end(code)
 		u.reply.Send()
 	case u.answers == 0:
 		u.reply.Send()
 	default:
-		u.reply.Send(mqtt.AppendAck(nil, c.version, u.answers, u.packet, code))
+		c.answer(u.reply, mqtt.AppendAck(nil, c.version, u.answers, u.packet, code)...)
 	}
 	c.owed.Add(-1)
 }
@@ -191,22 +168,11 @@ func (u *publishing) readProperties(m *mqtt.Message) error {
 	if epoch == nil && seq == nil {
 		return nil
 	}
-	if u.id = u.client; m.User(idHeader) != nil {
-		u.id = string(m.User(idHeader))
+	id := u.client
+	if named := m.User(idHeader); named != nil {
+		id = string(named)
 	}
-	var err error
-	for _, n := range []struct {
-		text []byte
-		into *uint64
-	}{{epoch, &u.numbers.epoch}, {seq, &u.numbers.seq}} {
-		if *n.into, err = strconv.ParseUint(string(n.text), 10, 53); err != nil {
-			return fmt.Errorf("%w: the numbers of a producer", ErrHandshake)
-		}
-	}
-	if err := checkClientID(u.id); err != nil {
-		return fmt.Errorf("%w: %w", ErrHandshake, err)
-	}
-	return nil
+	return u.named(id, string(epoch), string(seq))
 }
 
 // setWill checks a will and keeps it.
@@ -224,6 +190,6 @@ func (s *Server) setWill(c *mqttConn, m *mqtt.Message) error {
 	if u.level = s.MQTTLevel; m.QoS == 0 {
 		u.level = Received
 	}
-	c.will = &will{post: &u.post, delay: m.Delay}
+	c.will = &will{post: &u.post, delay: m.Number(mqtt.WillDelay)}
 	return u.complete(s.most)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/journal"
 	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/internal/testrun"
@@ -146,7 +147,7 @@ func TestHalfClosedWaitsForRoom(t *testing.T) {
 			return q.drained != nil
 		})
 		if full.Store(c.full); c.full {
-			q.logIsFull()
+			q.lookAgain()
 		} else {
 			q.release(&pack{bytes: 1})
 		}
@@ -184,7 +185,7 @@ func TestQueueIsFair(t *testing.T) {
 		}
 		data := make([]byte, 60<<10)
 		put := func(l *link, size int) {
-			if _, err := q.accept(l, t.Context, l.session.accepted+1, data[:size], noAnswer); err != nil {
+			if err := q.accept(l, t.Context, l.session.accepted+1, data[:size], noAnswer); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 		}
@@ -243,8 +244,7 @@ func TestQueueKeepsRoom(t *testing.T) {
 	q.bytes++
 	accepted := make(chan error)
 	go func() {
-		_, err := q.accept(l, t.Context, 1, nil, noAnswer)
-		accepted <- err
+		accepted <- q.accept(l, t.Context, 1, nil, noAnswer)
 	}()
 	waitFor(t, "a record that waits for room", func() bool {
 		q.mu.Lock()
@@ -255,4 +255,4 @@ func TestQueueKeepsRoom(t *testing.T) {
 	reports(t, <-accepted)
 }
 
-func noAnswer(*answer) {}
+func noAnswer() (r framed.Reply) { return r }

@@ -40,7 +40,6 @@ const (
 	mostHead        = 64 << 10
 	mostTopic       = 255
 	mostContentType = 255
-	mostNumber      = 1<<53 - 1   // of a producer: what JavaScript can count to
 	refusalTime     = time.Second // for which a wrong token waits for its answer
 	retryAfter      = "5"         // seconds
 	postPath        = "/v1/"      // then the client's name, and the topic
@@ -54,6 +53,9 @@ type badPost struct {
 }
 
 func (e *badPost) Error() string { return e.what }
+
+// Unwrap says what it is at a door without a status for it.
+func (e *badPost) Unwrap() error { return ErrHandshake }
 
 func bad(status int, format string, args ...any) error {
 	return &badPost{status, fmt.Sprintf(format, args...)}
@@ -69,6 +71,10 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", origin)
 		w.Header().Set("Vary", "Origin")
 		w.Header().Set("Access-Control-Expose-Headers", strings.Join([]string{epochHeader, seqHeader, expectedHeader, receivedHeader, "Retry-After"}, ", "))
+	}
+	if r.URL.Path == mqttPath {
+		s.mqtt.upgrader.ServeHTTP(w, r)
+		return
 	}
 	client, topic, err := postTarget(r.URL)
 	switch {
@@ -164,15 +170,9 @@ func (s *Server) readPost(u *post, r *http.Request, topic string) error {
 	if err != nil {
 		return err
 	}
-	var attributes []journal.Attribute
-	if topic != "" {
-		attributes = append(attributes, journal.Attribute{Kind: journal.Topic, Value: []byte(topic)})
-	}
-	if kind != "" {
-		attributes = append(attributes, journal.Attribute{Kind: journal.ContentType, Value: []byte(kind)})
-	}
+	said := attributes(nil, []byte(topic), []byte(kind))
 	for _, data := range records {
-		u.records = append(u.records, content{attributes, data})
+		u.records = append(u.records, content{said, data})
 	}
 	return u.complete(s.most)
 }
@@ -212,29 +212,17 @@ func recordsOf(body []byte, kind string) (records [][]byte, each string, err err
 }
 
 // readProducer reads the headers of a producer: all or none.
-func (u *post) readProducer(h http.Header) (err error) {
-	u.id = h.Get(idHeader)
-	epoch, seq := h.Get(epochHeader), h.Get(seqHeader)
-	if u.id == "" && epoch == "" && seq == "" && len(h[idHeader]) == 0 {
+func (u *post) readProducer(h http.Header) error {
+	id, epoch, seq := h.Get(idHeader), h.Get(epochHeader), h.Get(seqHeader)
+	if epoch == "" && seq == "" && len(h[idHeader]) == 0 {
 		return nil
 	}
-	if err := checkClientID(u.id); err != nil {
-		return bad(http.StatusBadRequest, "%s: like a client's name, 1 to %d printable characters without spaces", idHeader, maxClientID)
-	}
-	number := func(name, text string) uint64 {
-		n, wrong := strconv.ParseUint(text, 10, 64)
-		if wrong != nil || n > mostNumber {
-			err = bad(http.StatusBadRequest, "%s is a number from 0 to %d, not %q", name, uint64(mostNumber), text)
-		}
-		return n
-	}
-	u.numbers = numbering{number(epochHeader, epoch), number(seqHeader, seq)}
-	return err
+	return u.named(id, epoch, seq)
 }
 
 // refuseSlowly answers a wrong token after a while: whoever guesses has that long to wait for each.
 func (s *Server) refuseSlowly(w http.ResponseWriter, r *http.Request, why error) {
-	s.count.add(func(st *Stats) { st.Refused++ })
+	s.countFate(why)
 	http1.Later(w, r, func(late *http1.LateAnswer) {
 		time.AfterFunc(refusalTime, func() {
 			late.Header().Set("Www-Authenticate", "Bearer")
@@ -259,26 +247,14 @@ func refusedStatus(why error) int {
 	if b, is := errors.AsType[*badPost](why); is {
 		return b.status
 	}
-	switch {
-	case errors.Is(why, errStale):
-		return http.StatusForbidden
-	case errors.Is(why, ErrGap):
-		return http.StatusConflict
-	case errors.Is(why, ErrHandshake):
-		return http.StatusBadRequest
-	case errors.Is(why, errTooLarge):
-		return http.StatusRequestEntityTooLarge
-	case errors.Is(why, errCrowded):
-		return http.StatusTooManyRequests
-	}
-	return http.StatusServiceUnavailable
+	return verdictOn(why).status
 }
 
 func line(why error) []byte { return []byte(strings.TrimPrefix(why.Error(), "gateway: ") + "\n") }
 
 // answerPost answers a request that was not queued.
 func (s *Server) answerPost(w http.ResponseWriter, why error) {
-	s.count.add(func(st *Stats) { st.Refused++ })
+	s.countFate(why)
 	w.WriteHeader(refusedStatus(why))
 	w.Write(line(why))
 }
@@ -308,17 +284,9 @@ func (s *Server) answerLate(late *http1.LateAnswer, u *post, why error) {
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		late.Header().Set("Retry-After", retryAfter)
 	}
-	s.count.add(func(st *Stats) {
-		switch {
-		case before && !u.puts:
-			st.Duplicates++
-		case status >= 400:
-			st.Refused++
-			if status == http.StatusConflict {
-				st.Ahead++
-			}
-		}
-	})
+	if !before || !u.puts {
+		s.countFate(why)
+	}
 	if status < 400 {
 		late.Send(status, nil)
 		return

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
@@ -32,7 +33,7 @@ type queue struct {
 	storing *pack                           // that was taken and not released yet
 	trims   trims
 	sums    sums
-	posts   []*post // that wait for room, in order, and some that have left
+	posts   []*post // that wait for room, in order
 	posted  int     // bytes of those that wait
 	retry   func()  // queues them; mu is held
 }
@@ -135,31 +136,64 @@ func (q *queue) prepare(most int, full func() bool, now func() (logTime, running
 // errDuplicate means that the record is stored already: it may be acknowledged now.
 var errDuplicate = errors.New("gateway: the record is stored already")
 
-// accept queues a record, unless it is queued or stored already, and reports whether its acknowledgement waits: for that
-// it calls later, with mu held, to fill in the answer. When too much waits for the log, accept blocks: backpressure, since the connection is not
-// read meanwhile. client returns a context that ends with the connection.
-func (q *queue) accept(l *link, client func() context.Context, seq uint64, data []byte, later func(*answer)) (waits bool, err error) {
+// accept queues a record, unless it is queued or stored already. If its acknowledgement waits, accept promises that with later,
+// with mu held. When too much waits for the log, accept blocks: backpressure, since the connection is not read meanwhile.
+// client returns a context that ends with the connection.
+func (q *queue) accept(l *link, client func() context.Context, seq uint64, data []byte, later func() framed.Reply) (err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p, records, err := q.admit(l, client, seq, data)
-	if err != nil {
-		return false, err
+	known := l.session
+	if known == nil {
+		return fmt.Errorf("%w: the client sent a record before the welcome", ErrHandshake)
 	}
-	p.messages++
-	if l.level == Received {
-		p.addSilent(l.session, seq)
-		if q.hasRoom() {
-			return false, nil
+	gone := q.crowded(known) && q.awaitRoom(l, client())
+	switch {
+	case gone:
+		return errGone
+	case q.ended:
+		return ErrServerClosed
+	case known.ended:
+		return ErrFenced
+	case known.link != l:
+		return ErrMoved
+	case seq > known.accepted+1 || seq == 0:
+		return fmt.Errorf("%w: %d came after %d", ErrGap, seq, known.accepted)
+	case seq <= known.durable.Load() || seq <= known.accepted && l.level == Received:
+		return errDuplicate
+	}
+	p, records := q.packFor(known, len(data), 1), 0
+	if seq > known.accepted { // else it is queued already
+		if known.summed = known.summed && l.level != Received; known.summed {
+			known.sum = q.sums.add(known.sum, seq, data)
 		}
-		q.delayed = append(q.delayed, answer{})
-		later(&q.delayed[len(q.delayed)-1])
-		return true, nil
+		if records, err = 1, q.add(p, known, nil, data); err != nil {
+			return err
+		}
 	}
+	if l.level != Received {
+		p.enter(known, records).frames = later()
+		return nil
+	}
+	if p.addSilent(known, seq); !q.hasRoom() {
+		q.delayed = append(q.delayed, answer{frames: later()})
+	}
+	return nil
+}
+
+// enter adds an entry for the newest records of a session, whose reply is due when the pack is stored; mu is held.
+func (p *pack) enter(of *session, records int) *answer {
+	p.messages += max(records, 1)
 	p.entries = append(p.entries, entry{})
 	e := &p.entries[len(p.entries)-1] // filled in place: copies of it for each record showed in profiles
-	e.session, e.seq, e.sum, e.records, e.durable = l.session, seq, l.session.sum, records, true
-	later(&e.reply)
-	return true, nil
+	e.session, e.seq, e.sum, e.records, e.durable = of, of.accepted, of.sum, records, true
+	return &e.reply
+}
+
+// note has the log say how the session is now; mu is held.
+func (p *pack) note(of *session) error {
+	state := of.state(0, true)
+	state.Seen, p.begins = p.began, true
+	return p.records.State(&state)
 }
 
 // hasRoom reports whether records at level received may be acknowledged at once. Without this
@@ -173,6 +207,7 @@ const receivedRecords = 1 << 16
 // addSilent notes a record that needs no reply. At level received a client's records come in
 // runs, and an entry for each would cost more than the record.
 func (p *pack) addSilent(of *session, seq uint64) {
+	p.messages++
 	if n := len(p.entries); n > 0 {
 		if last := &p.entries[n-1]; !last.durable && last.session == of {
 			last.seq = seq
@@ -181,38 +216,6 @@ func (p *pack) addSilent(of *session, seq uint64) {
 		}
 	}
 	p.entries = append(p.entries, entry{session: of, seq: seq, records: 1})
-}
-
-// admit adds a new record to the last pack, and returns the pack and how many records it added:
-// 0 for a duplicate. mu is held.
-func (q *queue) admit(l *link, client func() context.Context, seq uint64, data []byte) (p *pack, records int, err error) {
-	known := l.session
-	if known == nil {
-		return nil, 0, fmt.Errorf("%w: the client sent a record before the welcome", ErrHandshake)
-	}
-	gone := q.crowded(known) && q.awaitRoom(l, client())
-	switch {
-	case gone:
-		return nil, 0, errGone
-	case q.ended:
-		return nil, 0, ErrServerClosed
-	case known.ended:
-		return nil, 0, ErrFenced
-	case known.link != l:
-		return nil, 0, ErrMoved
-	case seq > known.accepted+1 || seq == 0:
-		return nil, 0, fmt.Errorf("%w: %d came after %d", ErrGap, seq, known.accepted)
-	case seq <= known.durable.Load() || seq <= known.accepted && l.level == Received:
-		return nil, 0, errDuplicate
-	}
-	p = q.packFor(known, len(data), 1)
-	if seq <= known.accepted {
-		return p, 0, nil // a duplicate of a queued record
-	}
-	if known.summed = known.summed && l.level != Received; known.summed {
-		known.sum = q.sums.add(known.sum, seq, data)
-	}
-	return p, 1, q.add(p, known, nil, data)
 }
 
 // add adds a session's next record to a pack; mu is held.
@@ -279,8 +282,8 @@ func (q *queue) wake() {
 	}
 }
 
-// logIsFull has those leave whose clients have gone.
-func (q *queue) logIsFull() {
+// lookAgain has those that wait for room look again: the log has become full, or some have waited for long.
+func (q *queue) lookAgain() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.wake()

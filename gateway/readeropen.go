@@ -269,7 +269,7 @@ func (s *Server) welcomeReader(h *holder, err error) {
 	var acks framed.Batch
 	if err != nil {
 		s.count.add(func(st *Stats) { st.Refused++ })
-		h.reply.fail(&acks, refusal(err))
+		h.reply.fail(&acks, err)
 		acks.Send()
 		h.conn.Close()
 		return

@@ -76,6 +76,9 @@ type Server struct {
 	Origins []string
 	// MQTTLevel is the level at which messages of MQTT at QoS 1 and 2 are acknowledged: Received or Durable. Zero: Durable.
 	MQTTLevel Level
+	// MQTTKeepAlive is the longest keep-alive of a client of MQTT, in seconds; those that ask for more, or for none, have it.
+	// Zero: no limit.
+	MQTTKeepAlive uint16
 	// AppendTime is the timeout for appending one envelope; after it the log has failed.
 	// Zero: 30 s.
 	AppendTime time.Duration
@@ -132,7 +135,7 @@ var ErrOpen = errors.New("gateway: an address that other machines can reach need
 func (s *Server) isFull(why error) {
 	if !s.full.Swap(true) {
 		s.log.Error("no space for the log: records are not acknowledged until some is freed, or the reserve or the log's limit is changed", "err", why)
-		s.queue.logIsFull()
+		s.queue.lookAgain()
 	}
 }
 

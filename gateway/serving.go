@@ -39,7 +39,7 @@ func (s *Server) start(ctx context.Context) error {
 			s.beginReaders()
 		}
 		s.readers.mu.Unlock()
-		s.readers.workers.Go(s.ticking)
+		s.readers.workers.Go(func() { s.every(tickTime, s.tick) })
 		if s.Tokens != nil {
 			s.readers.workers.Go(s.followTokens)
 		}
@@ -130,7 +130,7 @@ func (s *Server) prepare() {
 		OnClose: func(c framed.Conn, _ engine.Reason) { s.closed(c.Value()) },
 	}
 	limits := s.Limits
-	limits.AuthTime, limits.FrameSize = 0, mostHead // each request has credentials
+	limits.FrameSize = mostHead
 	s.posts = http1.Server{Handler: http.HandlerFunc(s.servePost), Limits: limits, Places: places, Logger: s.Logger}
 	s.openMQTT(places)
 }
@@ -143,22 +143,23 @@ func (s *Server) Serve(ln net.Listener) error { return s.serve(ln, s.framed.Serv
 
 // ServePosts is like Serve, for clients that send records by HTTP (docs/posts.md). The server must not be Shared.
 func (s *Server) ServePosts(ln net.Listener) error {
-	if s.Shared {
-		ln.Close()
-		return errors.New("gateway: a server that shares its log does not take posts")
-	}
-	return s.serve(ln, s.posts.Serve)
+	return s.serveAlone(ln, s.posts.Serve)
 }
 
 // ServeMQTT is like Serve, for clients that send records by MQTT 3.1.1 or 5 (docs/mqtt.md). The server must not be Shared.
 func (s *Server) ServeMQTT(ln net.Listener) error {
+	return s.serveAlone(ln, s.mqtt.engine.Serve)
+}
+
+// serveAlone is serve for a server that does not share its log.
+func (s *Server) serveAlone(ln net.Listener, accept func(net.Listener) error) error {
 	if s.Shared {
 		ln.Close()
-		return errors.New("gateway: a server that shares its log does not speak MQTT")
+		return errors.New("gateway: a server that shares its log speaks frames only")
 	}
 	return s.serve(ln, func(ln net.Listener) error {
-		s.mqtt.swept.Do(func() { s.readers.workers.Go(s.sweeping) })
-		return s.mqtt.engine.Serve(ln)
+		s.mqtt.swept.Do(func() { s.readers.workers.Go(func() { s.every(time.Second, s.sweepDoors) }) })
+		return accept(ln)
 	})
 }
 

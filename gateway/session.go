@@ -90,9 +90,9 @@ func (a *answer) send(acks *framed.Batch, content []byte) {
 	a.other.send(content)
 }
 
-func (a *answer) fail(acks *framed.Batch, why *framed.Refusal) {
+func (a *answer) fail(acks *framed.Batch, why error) {
 	if a.other == nil {
-		acks.Fail(a.frames, why)
+		acks.Fail(a.frames, refusal(why))
 		return
 	}
 	a.other.fail(why)
@@ -101,8 +101,14 @@ func (a *answer) fail(acks *framed.Batch, why *framed.Refusal) {
 // caller is the connection that has a session, at any door.
 type caller interface {
 	Close()
-	End(why error) error // closes, and first sends why's result under id 0
+	End(why error) error // closes, and first tells the client why, if it can
 }
+
+// frames is such a connection that speaks frames.
+type frames struct{ framed.Conn }
+
+// End sends why's result under id 0 and closes the connection.
+func (f frames) End(why error) error { return f.Conn.End(refusal(why)) }
 
 // request is a hello queued for the committer.
 type request struct {
@@ -184,7 +190,7 @@ func (l *link) take(known *session, now int64) {
 // connection is able to take it.
 func (known *session) fence(why error) {
 	if l := known.link; l != nil {
-		l.conn.End(refusal(why))
+		l.conn.End(why)
 		if known.link = nil; l.fenced != nil {
 			close(l.fenced)
 			l.fenced = nil

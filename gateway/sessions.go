@@ -60,7 +60,7 @@ func (s *Server) checkHello(conn framed.Conn, content []byte) (l *link, h hello,
 	if h, err = parseHello(content); err != nil {
 		return nil, h, err
 	}
-	l = &link{conn: conn, level: h.level}
+	l = &link{conn: frames{conn}, level: h.level}
 	if l.proof, err = s.authenticate(conn.TLS, h.client, h.token); err != nil {
 		return nil, h, err
 	}
@@ -138,7 +138,7 @@ func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
 	case *holder:
 		err = s.acknowledge(of, data)
 	case *link:
-		_, err = s.queue.accept(of, c.Context, c.ID(), data, func(a *answer) { a.frames = c.Later() })
+		err = s.queue.accept(of, c.Context, c.ID(), data, c.Later)
 	}
 	switch {
 	case err == errDuplicate:

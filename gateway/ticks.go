@@ -44,14 +44,14 @@ func (s *Server) tickReaders() {
 // tickTime is how often a quiet server reads its clocks.
 const tickTime = time.Minute
 
-// ticking calls tick periodically until the server ends.
-func (s *Server) ticking() {
-	ticker := time.NewTicker(tickTime)
+// every calls do periodically until the server ends.
+func (s *Server) every(period time.Duration, do func()) {
+	ticker := time.NewTicker(period)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			s.tick()
+			do()
 		case <-s.readers.ctx.Done():
 			return
 		}

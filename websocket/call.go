@@ -35,6 +35,13 @@ func (c Call) Conn() Conn {
 	return Conn{c.turn.Conn(), c.protocol}
 }
 
+// Turn returns the visit, for a Message that promises several replies: it sends them with Conn.Binary, and settles each
+// promise without one.
+func (c Call) Turn() *engine.Turn {
+	c.check()
+	return c.turn
+}
+
 // Context ends when the client has closed its side or the connection is broken (noticed
 // within about a second, see engine.Turn.Context), when the messages of this visit are
 // answered, including those promised with Later, and when the connection ends. It carries no

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"os/signal"
@@ -38,6 +39,7 @@ type serving struct {
 	origins       commandline.List
 	mqtt          commandline.List
 	mqttLevel     string
+	keepAlive     uint
 	tokens        string
 	cert, key, ca string
 	tickets       string
@@ -66,6 +68,7 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.Var(&f.origins, "http-origin", "let web pages of `ORIGIN` post, as in https://example.com; * is all; repeat for more")
 	flags.Var(&f.mqtt, "mqtt", "take records by MQTT 3.1.1 and 5 on `HOST:PORT` or unix:PATH; repeat for more")
 	flags.StringVar(&f.mqttLevel, "mqtt-level", gateway.Disk.String(), "`LEVEL` at which messages of MQTT at QoS 1 and 2 are acknowledged: received or disk")
+	flags.UintVar(&f.keepAlive, "mqtt-keep-alive", 0, "longest keep-alive of a client of MQTT, in `SECONDS` up to 65535, also for one that asks for none; 0: no limit")
 	flags.StringVar(&f.tokens, "tokens", "", "accept only the clients in this `FILE`: lines \"CLIENT TOKEN\", \"NAME TOKEN writes:PREFIX\" for all clients with a prefix, or for a reader \"NAME TOKEN reads\"; sha256:HEX may stand for a token")
 	flags.StringVar(&f.cert, "cert", "", "serve TLS with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.key, "key", "", "private key of the certificate, a PEM `FILE`")
@@ -232,6 +235,9 @@ func (f *serving) configure(logger *slog.Logger) (_ *tls.Config, err error) {
 	case gateway.Disk.String():
 	default:
 		return nil, commandline.UsageError{Err: fmt.Errorf("--mqtt-level is received or disk, not %s", f.mqttLevel)}
+	}
+	if srv.MQTTKeepAlive = uint16(f.keepAlive); f.keepAlive > math.MaxUint16 {
+		return nil, commandline.UsageError{Err: fmt.Errorf("--mqtt-keep-alive is at most %d seconds, not %d", math.MaxUint16, f.keepAlive)}
 	}
 	if len(f.origins.Values) > 0 && len(f.posts.Values) == 0 {
 		return nil, commandline.UsageError{Err: errors.New("--http-origin needs --http")}

@@ -1,7 +1,5 @@
 package mqtt
 
-import "encoding/binary"
-
 // Welcome is the content of a CONNACK. Version 3.1.1 has only Present and Code.
 type Welcome struct {
 	Code      Code
@@ -11,6 +9,7 @@ type Welcome struct {
 	Client    string // that the server has chosen; empty: the client's own
 	Expiry    uint32 // of the session
 	Expires   bool   // Expiry is not what the client has asked for
+	KeepAlive uint16 // that the client has instead of its own; 0: its own
 	Reason    string
 }
 
@@ -25,17 +24,18 @@ func (w *Welcome) Append(dst []byte, v Version) []byte {
 	}
 	p := []byte{}
 	if w.Code == Success {
-		p = binary.BigEndian.AppendUint16(append(p, 0x21), w.InFlight)
-		p = append(p, 0x25, 0, 0x28, 0, 0x29, 0, 0x2a, 0) // retained messages, wildcards, identifiers and sharing of subscriptions
-		p = binary.BigEndian.AppendUint32(append(p, 0x27), uint32(w.MostBytes))
+		p = appendNumber(p, receiveMaximum, uint32(w.InFlight))
+		p = append(p, 0x25, 0, 0x28, 0, 0x29, 0, 0x2a, 0) // none of what these say is offered
+		p = appendNumber(p, MaximumPacket, uint32(w.MostBytes))
 	}
-	if w.Client != "" {
-		p = appendText(append(p, 0x12), w.Client)
-	}
+	p = appendText(p, assignedClient, w.Client)
 	if w.Expires {
-		p = binary.BigEndian.AppendUint32(append(p, 0x11), w.Expiry)
+		p = appendNumber(p, SessionExpiry, w.Expiry)
 	}
-	return appendPacket(dst, Connack, []byte{flags, byte(w.Code)}, appendReason(p, w.Reason))
+	if w.KeepAlive > 0 {
+		p = appendNumber(p, serverAlive, uint32(w.KeepAlive))
+	}
+	return appendPacket(dst, Connack, []byte{flags, byte(w.Code)}, appendText(p, reasonString, w.Reason))
 }
 
 // of311 returns the return code of version 3.1.1 that is nearest to a code.
@@ -84,7 +84,7 @@ func AppendRefusal(dst []byte, v Version, p *Packet) []byte {
 
 // AppendDisconnect appends a DISCONNECT, which a server may send in version 5 only.
 func AppendDisconnect(dst []byte, code Code, reason string) []byte {
-	return appendPacket(dst, Disconnect, []byte{byte(code)}, appendReason([]byte{}, reason))
+	return appendPacket(dst, Disconnect, []byte{byte(code)}, appendText([]byte{}, reasonString, reason))
 }
 
 // AppendPong appends the answer to a Pingreq.
@@ -98,17 +98,6 @@ func appendPacket(dst []byte, t Type, head, properties []byte) []byte {
 	}
 	dst = appendLength(append(dst, byte(t)<<4), len(head)+len(size)+len(properties))
 	return append(append(append(dst, head...), size...), properties...)
-}
-
-func appendReason(p []byte, reason string) []byte {
-	if reason == "" {
-		return p
-	}
-	return appendText(append(p, 0x1f), reason)
-}
-
-func appendText(dst []byte, text string) []byte {
-	return append(binary.BigEndian.AppendUint16(dst, uint16(len(text))), text...)
 }
 
 // appendLength appends a variable byte integer.

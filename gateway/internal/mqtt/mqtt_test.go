@@ -19,7 +19,7 @@ func packet(first byte, parts ...string) []byte {
 }
 
 // text is a string as the protocol has it.
-func text(s string) string { return string(appendText(nil, s)) }
+func text(s string) string { return string([]byte{byte(len(s) >> 8), byte(len(s))}) + s }
 
 // props are properties as the protocol has them.
 func props(parts ...string) string {
@@ -148,8 +148,8 @@ func said(p *Packet, err error) string {
 			is   bool
 			says string
 		}{
-			{m.Retain, " retain"}, {m.Again, " again"}, {m.Delay > 0, fmt.Sprint(" delay ", m.Delay)},
-			{m.ContentType != nil, fmt.Sprintf(" type %q", m.ContentType)}, {m.User("k") != nil && m.Delay == 0, " k " + string(m.User("k"))},
+			{m.Retain, " retain"}, {m.Again, " again"}, {m.Has(WillDelay), fmt.Sprint(" delay ", m.Number(WillDelay))},
+			{m.Has(ContentType), fmt.Sprintf(" type %q", m.Bytes(ContentType))}, {m.User("k") != nil && !m.Has(WillDelay), " k " + string(m.User("k"))},
 		} {
 			if more.is {
 				text += more.says
@@ -166,8 +166,8 @@ func said(p *Packet, err error) string {
 			says string
 		}{
 			{h.Clean, " clean"}, {true, fmt.Sprintf(" %d %q", h.KeepAlive, h.Client)}, {h.User != nil, fmt.Sprintf(" user %q", h.User)},
-			{h.Password != nil, fmt.Sprintf(" password %q", h.Password)}, {h.Has(SessionExpiry), fmt.Sprint(" expiry ", h.Expiry)},
-			{h.MostBytes > 0, fmt.Sprint(" most ", h.MostBytes)}, {h.Has(AuthMethod), " method"},
+			{h.Password != nil, fmt.Sprintf(" password %q", h.Password)}, {h.Has(SessionExpiry), fmt.Sprint(" expiry ", h.Number(SessionExpiry))},
+			{h.Has(MaximumPacket), fmt.Sprint(" most ", h.Number(MaximumPacket))}, {h.Has(AuthMethod), " method"},
 		} {
 			if more.is {
 				text += more.says
@@ -190,7 +190,7 @@ func said(p *Packet, err error) string {
 		return fmt.Sprintf("unsubscribe %d %d", p.ID, p.Filters)
 	case Disconnect:
 		if p.Has(SessionExpiry) {
-			return fmt.Sprintf("disconnect 0x%02x expiry %d", p.Code, p.Expiry)
+			return fmt.Sprintf("disconnect 0x%02x expiry %d", p.Code, p.Number(SessionExpiry))
 		}
 		return fmt.Sprintf("disconnect 0x%02x", p.Code)
 	case Auth:
@@ -253,8 +253,8 @@ func TestAnswers(t *testing.T) {
 	}{
 		{"CONNACK of 3.1.1", (&Welcome{Present: true}).Append(nil, V311), "20 02 01 00"},
 		{"CONNACK of 5", (&Welcome{InFlight: 1024, MostBytes: 65536}).Append(nil, V5), "20 13 00 00 10 21 04 00 25 00 28 00 29 00 2a 00 27 00 01 00 00"},
-		{"CONNACK of 5 with an id and an expiry", (&Welcome{Present: true, InFlight: 1, MostBytes: 1, Client: "c", Expires: true, Expiry: 258}).Append(nil, V5),
-			"20 1c 01 00 19 21 00 01 25 00 28 00 29 00 2a 00 27 00 00 00 01 12 00 01 63 11 00 00 01 02"},
+		{"CONNACK of 5 with an id and an expiry", (&Welcome{Present: true, InFlight: 1, MostBytes: 1, Client: "c", Expires: true, Expiry: 258, KeepAlive: 772}).Append(nil, V5),
+			"20 1f 01 00 1c 21 00 01 25 00 28 00 29 00 2a 00 27 00 00 00 01 12 00 01 63 11 00 00 01 02 13 03 04"},
 		{"CONNACK that refuses", (&Welcome{Code: NotAuthorised, Reason: "no"}).Append(nil, V5), "20 08 00 87 05 1f 00 02 6e 6f"},
 		{"CONNACK that refuses without a reason", (&Welcome{Code: BadClient}).Append(nil, V5), "20 03 00 85 00"},
 		{"CONNACK of 3.1.1 for a version", (&Welcome{Code: BadVersion}).Append(nil, V311), "20 02 00 01"},

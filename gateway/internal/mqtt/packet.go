@@ -137,7 +137,7 @@ func (r *parser) message(m *Message) {
 		r.fail(BadAlias, "no topic alias is allowed here")
 	case len(m.Topic) == 0:
 		r.fail(ProtocolError, "the topic is empty")
-	case hasWildcard(m.Topic), hasWildcard(m.responseTopic):
+	case hasWildcard(m.Topic), hasWildcard(m.Bytes(responseTopic)):
 		r.fail(BadTopic, "a wildcard in the name of a topic")
 	}
 }

@@ -10,41 +10,91 @@ type Property uint8
 
 // The properties that have a name here.
 const (
+	ContentType   Property = 0x03
 	SessionExpiry Property = 0x11
 	AuthMethod    Property = 0x15
+	WillDelay     Property = 0x18
 	TopicAlias    Property = 0x23
+	MaximumPacket Property = 0x27
 
-	contentType   Property = 0x03
-	responseTopic Property = 0x08
-	authData      Property = 0x16
-	willDelay     Property = 0x18
-	userProperty  Property = 0x26
-	maximumPacket Property = 0x27
+	responseTopic  Property = 0x08
+	assignedClient Property = 0x12
+	serverAlive    Property = 0x13
+	authData       Property = 0x16
+	reasonString   Property = 0x1f
+	receiveMaximum Property = 0x21
+	userProperty   Property = 0x26
 )
 
-// Properties are those of a packet or a will that a server of this kind looks at.
-type Properties struct {
-	Expiry      uint32 // of the session, in seconds
-	MostBytes   uint32 // that the client takes in one packet; 0: no limit
-	Delay       uint32 // of the will, in seconds
-	ContentType []byte
+// kind is how a property is encoded: as a number of so many bytes, of which a single one is 0 or 1, or as one of these.
+type kind uint8
 
-	responseTopic []byte
-	all           []byte // as they came
-	has           uint64 // a bit for each
+const (
+	integer kind = 5 + iota // of a variable number of bytes
+	octets                  // behind their number
+	words                   // the same, of UTF-8
+	pair                    // of words
+)
+
+// Bits of the packets of clients that have a property. The will of a Connect has properties of its own.
+const (
+	will      Type = 0
+	messages       = 1<<Publish | 1<<will
+	authentic      = 1<<Connect | 1<<Auth
+)
+
+// known are the properties that a client sends, and numbers that a server sends.
+var known = [256]struct {
+	kind     kind
+	of       uint // packets
+	positive bool
+}{
+	0x01:           {1, messages, false}, // payload format
+	0x02:           {4, messages, false}, // expiry of the message
+	ContentType:    {words, messages, false},
+	responseTopic:  {words, messages, false},
+	0x09:           {octets, messages, false},       // correlation data
+	0x0b:           {integer, 1 << Subscribe, true}, // identifier of a subscription
+	SessionExpiry:  {4, 1<<Connect | 1<<Disconnect, false},
+	serverAlive:    {2, 0, false},
+	AuthMethod:     {words, authentic, false},
+	authData:       {octets, authentic, false},
+	0x17:           {1, 1 << Connect, false}, // request for problem information
+	WillDelay:      {4, 1 << will, false},
+	0x19:           {1, 1 << Connect, false}, // request for response information
+	reasonString:   {words, 1<<Pubrel | 1<<Disconnect | 1<<Auth, false},
+	receiveMaximum: {2, 1 << Connect, true},
+	0x22:           {2, 1 << Connect, false}, // most topic aliases
+	TopicAlias:     {2, 1 << Publish, false},
+	userProperty:   {pair, ^uint(0), false},
+	MaximumPacket:  {4, 1 << Connect, true},
+}
+
+// Properties are those of a packet or a will.
+type Properties struct {
+	all []byte // as they came
+	has uint64 // a bit for each
 }
 
 // Has reports whether a property is there.
 func (p *Properties) Has(id Property) bool { return p.has>>id&1 != 0 }
 
+// Number returns the number that a property is; 0: it is not there.
+func (p *Properties) Number(id Property) uint32 { return p.find(id, "").number }
+
+// Bytes returns the bytes that a property is; nil: it is not there.
+func (p *Properties) Bytes(id Property) []byte { return p.find(id, "").bytes }
+
 // User returns the value of the first user property of a name; nil: there is none.
-func (p *Properties) User(name string) []byte {
-	for r := (parser{in: p.all}); p.Has(userProperty) && len(r.in) > 0; {
-		if id, _, v := r.property(); id == userProperty && string(v.name) == name {
-			return v.text
+func (p *Properties) User(name string) []byte { return p.find(userProperty, name).bytes }
+
+func (p *Properties) find(id Property, name string) value {
+	for r := (parser{in: p.all}); p.Has(id) && len(r.in) > 0; {
+		if is, v := r.property(); is == id && string(v.name) == name {
+			return v
 		}
 	}
-	return nil
+	return value{}
 }
 
 // properties reads the properties of a packet or a will.
@@ -52,26 +102,16 @@ func (r *parser) properties(p *Properties, of Type) {
 	p.all = r.take(r.length())
 	inner := parser{in: p.all}
 	for len(inner.in) > 0 {
-		id, where, v := inner.property()
-		switch {
-		case where>>of&1 == 0:
+		id, v := inner.property()
+		switch is := known[id]; {
+		case is.of>>of&1 == 0:
 			inner.fail(Malformed, "a property that the packet cannot have")
 		case p.Has(id) && id != userProperty:
 			inner.fail(ProtocolError, "a property twice")
+		case is.positive && v.number == 0, is.kind == 1 && v.number > 1:
+			inner.fail(ProtocolError, "the value of a property is out of range")
 		}
 		p.has |= 1 << id
-		switch id {
-		case SessionExpiry:
-			p.Expiry = v.number
-		case maximumPacket:
-			p.MostBytes = v.number
-		case willDelay:
-			p.Delay = v.number
-		case contentType:
-			p.ContentType = v.text
-		case responseTopic:
-			p.responseTopic = v.text
-		}
 	}
 	if inner.fault != nil {
 		r.fail(inner.fault.Code, inner.fault.What)
@@ -80,55 +120,43 @@ func (r *parser) properties(p *Properties, of Type) {
 
 // value is that of a property, as its kind has it.
 type value struct {
-	number     uint32
-	text, name []byte
+	number      uint32
+	bytes, name []byte
 }
 
-// will stands for the will of a Connect, which has properties of its own.
-const will Type = 0
+// property reads one property.
+func (r *parser) property() (id Property, v value) {
+	id = Property(r.byte()) // none has more than one byte
+	switch is := known[id].kind; is {
+	case integer:
+		v.number = uint32(max(r.length(), 0))
+	case octets:
+		v.bytes = r.bytes()
+	case words:
+		v.bytes = r.text()
+	case pair:
+		v.name, v.bytes = r.text(), r.text()
+	default:
+		v.number = r.number(int(is))
+	}
+	return id, v
+}
 
-// property reads one property, and returns the packets, as bits, of clients that may have it.
-func (r *parser) property() (id Property, where uint, v value) {
-	const messages, authentic = 1<<Publish | 1<<will, 1<<Connect | 1<<Auth
-	least, most := uint32(0), ^uint32(0)
-	switch id = Property(r.byte()); id { // none has more than one byte
-	case 0x01: // payload format
-		where, most, v.number = messages, 1, uint32(r.byte())
-	case 0x02: // expiry of the message
-		where, v.number = messages, r.long()
-	case contentType, responseTopic:
-		where, v.text = messages, r.text()
-	case 0x09: // correlation data
-		where, v.text = messages, r.bytes()
-	case 0x0b: // identifier of a subscription
-		where, least, v.number = 1<<Subscribe, 1, uint32(max(r.length(), 0))
-	case SessionExpiry:
-		where, v.number = 1<<Connect|1<<Disconnect, r.long()
-	case AuthMethod:
-		where, v.text = authentic, r.text()
-	case authData:
-		where, v.text = authentic, r.bytes()
-	case 0x17, 0x19: // requests for problem and response information
-		where, most, v.number = 1<<Connect, 1, uint32(r.byte())
-	case willDelay:
-		where, v.number = 1<<will, r.long()
-	case 0x1f: // reason string
-		where, v.text = 1<<Pubrel|1<<Disconnect|1<<Auth, r.text()
-	case 0x21: // receive maximum
-		where, least, v.number = 1<<Connect, 1, uint32(r.word())
-	case 0x22: // most topic aliases
-		where, v.number = 1<<Connect, uint32(r.word())
-	case TopicAlias:
-		where, v.number = 1<<Publish, uint32(r.word())
-	case maximumPacket:
-		where, least, v.number = 1<<Connect, 1, r.long()
-	case userProperty:
-		where, v.name, v.text = ^uint(0), r.text(), r.text()
+// appendNumber appends a property that is a number of a fixed size.
+func appendNumber(dst []byte, id Property, n uint32) []byte {
+	dst = append(dst, byte(id))
+	for i := int(known[id].kind) - 1; i >= 0; i-- {
+		dst = append(dst, byte(n>>(8*i)))
 	}
-	if v.number < least || v.number > most {
-		r.fail(ProtocolError, "the value of a property is out of range")
+	return dst
+}
+
+// appendText appends a property that is a text, unless it is empty.
+func appendText(dst []byte, id Property, text string) []byte {
+	if text == "" {
+		return dst
 	}
-	return id, where, v
+	return append(append(dst, byte(id), byte(len(text)>>8), byte(len(text))), text...)
 }
 
 // parser reads the parts of a packet. After a fault everything is empty.
@@ -163,7 +191,6 @@ func (r *parser) number(n int) (v uint32) {
 
 func (r *parser) byte() byte    { return byte(r.number(1)) }
 func (r *parser) word() uint16  { return uint16(r.number(2)) }
-func (r *parser) long() uint32  { return r.number(4) }
 func (r *parser) bytes() []byte { return r.take(int(r.word())) }
 
 // id reads the id of a packet.

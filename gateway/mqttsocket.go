@@ -1,0 +1,96 @@
+package gateway
+
+import (
+	"bytes"
+	"net/http"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/websocket"
+)
+
+// MQTT over WebSocket, at a path of the door for posts: the bytes of binary messages, wherever each of these ends.
+
+const (
+	mqttPath    = "/mqtt"
+	subprotocol = "mqtt"
+)
+
+func (s *Server) mqttUpgrader() *websocket.Upgrader {
+	return &websocket.Upgrader{
+		Protocols: []string{subprotocol},
+		Origins:   func(*http.Request) bool { return true }, // servePost has checked it
+		Open: func(c websocket.Conn, r *http.Request) error {
+			if s.mqtt.upgrader.Subprotocol(r) == "" {
+				return &websocket.Refusal{Status: http.StatusBadRequest, Text: "the subprotocol is " + subprotocol}
+			}
+			c.SetValue(&mqttConn{server: s, socket: c, answered: make(chan struct{})})
+			return nil
+		},
+		Message: s.mqttMessage,
+		Closed: func(c websocket.Conn, _ websocket.Code, why engine.Reason) {
+			s.lostMQTT(c.Value().(*mqttConn), why)
+		},
+		AuthLater:   true,
+		MessageSize: max(s.limits.FrameSize, mostHead),
+		Logger:      s.Logger,
+	}
+}
+
+// mqttMessage serves the packets that a message completes.
+func (s *Server) mqttMessage(call websocket.Call, _, msg []byte) ([]byte, error) {
+	if call.Kind() != websocket.Binary {
+		return nil, websocket.UnsupportedData
+	}
+	c, t := call.Conn().Value().(*mqttConn), call.Turn()
+	in, sent, err := msg, len(t.Out), error(nil)
+	kept := len(c.unread) > 0
+	if kept {
+		in = append(c.unread, msg...)
+	}
+	for need := 0; need == 0 && err == nil; {
+		before, used := c.version, 0
+		used, need, err = s.mqtt.spoken[before].serveAll(t, c, in)
+		in, kept = in[used:], kept && used == 0
+		if len(t.Out) > sent {
+			c.socket.Binary(t.Out[sent:])
+			t.Out = t.Out[:sent]
+		}
+		switch {
+		case before > 0 || need > 0 || err != nil:
+		case c.link.conn == nil: // CONNECT is refused
+			return nil, nil
+		case len(in) > 0: // what follows CONNECT waits for its answer
+			select {
+			case <-c.answered:
+			case <-call.Context().Done():
+			}
+		}
+	}
+	if c.unread = in; !kept {
+		c.unread = bytes.Clone(in)
+	}
+	if err != nil {
+		c.socket.Close(websocket.NormalClosure, "")
+	}
+	return nil, nil
+}
+
+// finish ends the connection with a last packet, if there is one.
+func (c *mqttConn) finish(why engine.Reason, last []byte) error {
+	if c.answered == nil {
+		return c.Conn.End(why, last)
+	}
+	if len(last) > 0 {
+		c.socket.Binary(last)
+	}
+	return c.socket.Close(websocket.NormalClosure, "")
+}
+
+// answer sends what was promised.
+func (c *mqttConn) answer(reply engine.Reply, b ...byte) {
+	if c.answered != nil { // over WebSocket
+		c.socket.Binary(b)
+		b = nil
+	}
+	reply.Send(b)
+}
