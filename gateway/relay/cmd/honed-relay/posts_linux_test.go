@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -22,9 +24,9 @@ import (
 // doors are how a record comes into honed, and what it has there. Each sends its record twice, as after a lost answer.
 var doors = []struct {
 	client, topic, kind string
-	send                func(t *testing.T, addr, posts string)
+	send                func(t *testing.T, addr, posts, mqtt string)
 }{
-	{"frames", "", "", func(t *testing.T, addr, _ string) {
+	{"frames", "", "", func(t *testing.T, addr, _, _ string) {
 		c, data := &gateway.Client{Addrs: []string{addr}, ID: "frames"}, []byte("by frames")
 		_, err := c.Submit(soon(t), data)
 		must(t, err)
@@ -35,7 +37,7 @@ var doors = []struct {
 		must(t, again.Flush(soon(t)))
 		must(t, again.Close(soon(t)))
 	}},
-	{"http", "site/7", "text/plain", func(t *testing.T, _, posts string) {
+	{"http", "site/7", "text/plain", func(t *testing.T, _, posts, _ string) {
 		for _, want := range []int{http.StatusOK, http.StatusNoContent} {
 			r, err := http.NewRequest("POST", "http://"+posts+"/v1/http/site/7", strings.NewReader("by http"))
 			must(t, err)
@@ -49,6 +51,26 @@ var doors = []struct {
 		}
 		http.DefaultClient.CloseIdleConnections()
 	}},
+	{"mqtt", "site/8", "text/html", func(t *testing.T, _, _, mqtt string) {
+		nc, err := net.Dial("tcp", mqtt)
+		must(t, err)
+		defer nc.Close()
+		const message = "\x00\x06site/8\x00\x01\x0c\x03\x00\x09text/htmlby mqtt"
+		for _, turn := range []struct{ say, hear string }{
+			{"\x10\x11\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x04mqtt", "\x20"},
+			{"\x34\x1e" + message, "\x50\x02\x00\x01"},
+			{"\x3c\x1e" + message, "\x50\x02\x00\x01"},
+			{"\x62\x02\x00\x01", "\x70\x02\x00\x01"},
+		} {
+			must(t, nc.SetDeadline(time.Now().Add(time.Minute)))
+			_, err := io.WriteString(nc, turn.say)
+			must(t, err)
+			answer := make([]byte, 64)
+			if n, err := nc.Read(answer); err != nil || !strings.HasPrefix(string(answer[:n]), turn.hear) {
+				t.Errorf("%x is answered with %x, %v", turn.say, answer[:n], err)
+			}
+		}
+	}},
 }
 
 // TestEveryDoor: what comes by any door is given to a live reader, honed tail, PostgreSQL and, in a run of all tests, Kafka,
@@ -56,8 +78,8 @@ var doors = []struct {
 func TestEveryDoor(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
-	honed, addr, posts, data := binary(t), testrun.FreeAddr(t), testrun.FreeAddr(t), t.TempDir()
-	startHoned(t, honed, addr, filepath.Join(t.TempDir(), "log"), "--http", posts)
+	honed, addr, posts, mqtt, data := binary(t), testrun.FreeAddr(t), testrun.FreeAddr(t), testrun.FreeAddr(t), t.TempDir()
+	startHoned(t, honed, addr, filepath.Join(t.TempDir(), "log"), "--http", posts, "--mqtt", mqtt)
 	live := &gateway.Reader{Addrs: []string{addr}, Name: "live", Start: gateway.FromFirst}
 	defer live.Close()
 	_, err := live.Open(soon(t))
@@ -65,7 +87,7 @@ func TestEveryDoor(t *testing.T) {
 	var want, got []string
 	for i, door := range doors {
 		table := d.relay(addr, data, "--from", "table")
-		door.send(t, addr, posts)
+		door.send(t, addr, posts, mqtt)
 		want = append(want, fmt.Sprintf("%s %s %s by %s", door.client, door.topic, door.kind, door.client))
 		eventually(t, "the record by "+door.client, func() bool { return d.ask("select count(*)::text from hone_messages") == fmt.Sprint(i+1) })
 		table.kill()
