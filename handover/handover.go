@@ -7,14 +7,19 @@ package handover
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hone-go/hone/internal/sys"
@@ -29,18 +34,17 @@ type Sockets struct {
 	// Logger gets a line when a process asks for the sockets. Zero: no logging.
 	Logger *slog.Logger
 
-	old      *peer    // the process that has given its sockets; nil: none
-	heir     heir     // decides about it
+	old      *source  // the process that has given its sockets; nil: none
 	given    []socket // by it, and not asked for yet
+	held     []socket // the one at Path is the first
 	patience time.Duration
+	yielded  chan struct{}
 	ctx      context.Context
 	leave    context.CancelFunc // ends ctx
-	yielded  chan struct{}
 	serving  sync.WaitGroup
 
 	mu     sync.Mutex
-	holder holder   // decides about the next process
-	held   []socket // the one at Path is the first
+	holder holder
 }
 
 // Take asks the running process for its sockets, and reports whether there is one. Then this process has 30 s until Ready.
@@ -51,46 +55,43 @@ func (s *Sockets) Take(ctx context.Context) (taken bool, err error) {
 	if s.Path == "" {
 		return false, nil
 	}
-	if !filepath.IsAbs(s.Path) { // nor an abstract name, which no permissions protect
-		return false, s.wrapped(errors.New("give an absolute path"))
-	}
-	if err := checkFolder(filepath.Dir(s.Path)); err != nil {
-		return false, s.wrapped(err)
-	}
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
-	for do := ask; do == ask; {
-		m, err := s.ask(ctx)
-		switch do = s.heir.heard(m, err); do {
-		case hold:
-			s.held, s.given = m.Sockets[:1:1], m.Sockets[1:]
-		case bind:
-			ln, err := sys.ListenUnix(s.Path, 0o600)
-			if err != nil {
-				return false, s.wrapped(err)
-			}
-			s.keep(s.Path, ln)
-		case giveUp:
-			return false, s.wrapped(cmp.Or(err, m.refusal()))
-		}
+	info, err := os.Stat(filepath.Dir(s.Path))
+	switch {
+	case runtime.GOOS != "linux":
+		err = errors.ErrUnsupported
+	case err == nil && (!filepath.IsAbs(s.Path) || info.Mode().Perm()&0o077 != 0): // nor an abstract name
+		err = errors.New("give an absolute path in a folder of this user with mode 0700")
 	}
-	return s.heir.holds, nil
+	for again := true; again && err == nil; {
+		again, err = next(false, s.ask(ctx))
+	}
+	if err == nil {
+		_, err = s.Listen("", func() (net.Listener, error) { return sys.ListenUnix(s.Path, 0o600) })
+	}
+	if err != nil {
+		return false, s.wrapped(err)
+	}
+	return s.old != nil, nil
 }
 
 // ask asks the running process once.
-func (s *Sockets) ask(ctx context.Context) (message, error) {
+func (s *Sockets) ask(ctx context.Context) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", s.Path)
 	if err != nil {
-		return message{}, err
+		return err
 	}
-	if s.old != nil {
-		s.old.conn.Close()
+	old := &source{UnixConn: conn.(*net.UnixConn)}
+	old.in = json.NewDecoder(io.LimitReader(old, 1<<20))
+	if _, trusted := sys.Peer(old); !trusted {
+		err = errors.New("another user listens there")
+	} else if s.given, err = old.hear(ctx); err == nil {
+		s.old = old
+		return nil
 	}
-	s.old = newPeer(conn)
-	if !s.old.trusted {
-		return message{}, errors.New("another user listens there; use a folder that only this user can write to")
-	}
-	return s.old.exchange(ctx, message{Version: version})
+	old.Close()
+	return err
 }
 
 // Listen returns the running process's listener for an address, written as there. If it has none, open opens one: a
@@ -100,21 +101,16 @@ func (s *Sockets) Listen(address string, open func() (net.Listener, error)) (net
 	if i := slices.IndexFunc(s.given, func(x socket) bool { return x.Asked == address }); i >= 0 {
 		x := s.given[i]
 		s.given, s.held = slices.Delete(s.given, i, i+1), append(s.held, x)
-		return x.ln, nil
+		return x.Listener, nil
 	}
 	ln, err := open()
 	if err == nil && s.Path != "" {
-		s.keep(address, ln)
+		if unix, is := ln.(*net.UnixListener); is {
+			unix.SetUnlinkOnClose(false) // the next process may have it by then
+		}
+		s.held = append(s.held, socket{ln, address, boundTo(ln)})
 	}
 	return ln, err
-}
-
-// keep notes a socket that this process has opened.
-func (s *Sockets) keep(asked string, ln net.Listener) {
-	if unix, is := ln.(*net.UnixListener); is {
-		unix.SetUnlinkOnClose(false) // the next process may have it by then
-	}
-	s.held = append(s.held, socket{asked, ln.Addr().Network(), ln.Addr().String(), ln})
 }
 
 // Ready is called when this process accepts. The old process then stops accepting, systemd is told (sd_notify: READY=1,
@@ -122,12 +118,14 @@ func (s *Sockets) keep(asked string, ln net.Listener) {
 // is to end: the old one serves on, or ctx has ended. Ready has no limit of its own: if the old process hangs, both
 // accept.
 func (s *Sockets) Ready(ctx context.Context) error {
-	if s.old != nil && s.heir.holds {
-		m, err := s.old.exchange(ctx, message{Ready: true})
-		if ctx.Err() != nil || s.heir.heard(m, err) != own {
-			return s.wrapped(cmp.Or(ctx.Err(), m.refusal()))
+	if s.old != nil {
+		s.old.Write([]byte(ready))
+		_, err := s.old.hear(ctx)
+		_, err = next(true, err)
+		if err = cmp.Or(ctx.Err(), err); err != nil {
+			return s.wrapped(err)
 		}
-		s.old.conn.Close()
+		s.old.Close()
 	}
 	closeAll(s.given)
 	s.given = nil
@@ -145,22 +143,22 @@ func (s *Sockets) Yielded() <-chan struct{} { return s.yielded }
 func (s *Sockets) Close() {
 	s.mu.Lock()
 	s.holder.left = true
-	s.leave()
-	if len(s.held) > 0 && s.Path != "" {
-		s.held[0].ln.Close()
-	}
 	s.mu.Unlock()
+	s.leave()
+	if len(s.held) > 0 {
+		s.held[0].Close()
+	}
 	s.serving.Wait()
 	if s.old != nil {
-		s.old.conn.Close()
+		s.old.Close()
 	}
 	closeAll(s.given)
 }
 
 // answer answers the processes that ask for the sockets.
 func (s *Sockets) answer() {
-	for heir := 1; s.ctx.Err() == nil; heir++ {
-		conn, err := s.held[0].ln.Accept()
+	for {
+		conn, err := s.held[0].Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -171,50 +169,51 @@ func (s *Sockets) answer() {
 		s.serving.Go(func() {
 			defer conn.Close()
 			defer context.AfterFunc(s.ctx, func() { conn.Close() })()
-			s.serve(newPeer(conn), heir)
+			s.serve(conn.(*net.UnixConn))
 		})
 	}
 }
 
-// serve gives the sockets to an heir, and leaves them to it when it is ready.
-func (s *Sockets) serve(p *peer, heir int) {
-	p.conn.SetDeadline(time.Now().Add(s.patience))
-	var m message
-	if p.trusted {
-		m, _ = p.receive()
-		closeAll(m.Sockets)
-	}
+// serve answers a process that asks for the sockets, its heir maybe.
+func (s *Sockets) serve(heir *net.UnixConn) {
+	heir.SetDeadline(time.Now().Add(s.patience))
+	pid, trusted := sys.Peer(heir)
 	s.mu.Lock()
-	gives, why := s.holder.asked(heir, p.pid, m.Version, p.trusted)
+	gives, why := s.holder.asked(pid, trusted)
 	s.mu.Unlock()
 	if gives {
-		m, err := p.exchange(s.ctx, message{Sockets: s.held})
-		if closeAll(m.Sockets); s.serveOn(p, heir, m) {
-			why = fmt.Sprintf("it was not ready: %v", err)
-		}
+		why = s.give(heir, pid)
 	}
 	if why != "" {
-		s.Logger.Warn("another process cannot replace this one", "pid", p.pid, "why", why)
-		p.conn.SetDeadline(time.Now().Add(time.Second))
-		p.send(message{Refused: why})
+		s.Logger.Warn("another process cannot replace this one", "pid", pid, "why", why)
+		heir.SetDeadline(time.Now().Add(time.Second))
+		say(heir, message{Version: version, Refused: why})
 	}
 }
 
-// serveOn leaves the sockets to an heir that says that it is ready, or reports that this process serves on.
-func (s *Sockets) serveOn(p *peer, heir int, m message) bool {
+// give leaves the sockets to an heir when it is ready, or returns why this process serves on.
+func (s *Sockets) give(heir *net.UnixConn, pid int) (why string) {
+	err := say(heir, message{Version: version, Sockets: s.held})
+	if err == nil {
+		_, err = heir.Read(make([]byte, len(ready)))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m.Ready && s.holder.ready(heir) {
-		s.notify(p.pid) // before this process can end
-		if p.send(message{Yielded: true}) == nil {
-			s.holder.left = true
-			s.held[0].ln.Close()
-			close(s.yielded)
-			return false
-		}
-		s.notify(os.Getpid()) // it has died by now
+	if s.holder.left {
+		return "" // the end of the connection tells the heir
 	}
-	return s.holder.failed(heir)
+	if err == nil {
+		err = say(heir, message{Version: version}) // fails if it has died
+	}
+	if err != nil {
+		s.holder.heir = 0
+		return fmt.Sprintf("it was not ready: %v", err)
+	}
+	s.holder.left = true
+	s.notify(pid) // before this process can end
+	s.held[0].Close()
+	close(s.yielded)
+	return ""
 }
 
 // notify tells the service manager, if there is one, which process to watch and that it is ready.
@@ -225,8 +224,8 @@ func (s *Sockets) notify(pid int) {
 	}
 	conn, err := net.Dial("unixgram", path)
 	if err == nil {
-		defer conn.Close()
 		_, err = fmt.Fprintf(conn, "READY=1\nMAINPID=%d", pid)
+		conn.Close()
 	}
 	if err != nil {
 		s.Logger.Warn("cannot tell the service manager", "err", err)
@@ -234,3 +233,107 @@ func (s *Sockets) notify(pid int) {
 }
 
 func (s *Sockets) wrapped(err error) error { return fmt.Errorf("handover: %s: %w", s.Path, err) }
+
+const (
+	version = 1   // of the messages
+	ready   = "r" // all that a new process says
+)
+
+// message is what the old process says, in JSON: Sockets, then nothing more to a new one that is ready; or Refused, why
+// it serves on. A space before it brings each descriptor. Every version has Version and Refused.
+type message struct {
+	Version int    `json:"handover"`
+	Refused string `json:",omitempty"`
+	Sockets []socket
+}
+
+// socket is a listening socket, the address that it was asked for with, and its own.
+type socket struct {
+	net.Listener `json:"-"`
+	Asked, Bound string
+}
+
+func boundTo(ln net.Listener) string { return ln.Addr().Network() + " " + ln.Addr().String() }
+
+func closeAll[L net.Listener](all []L) {
+	for _, ln := range all {
+		ln.Close()
+	}
+}
+
+func say(to *net.UnixConn, m message) error {
+	for _, x := range m.Sockets {
+		if err := pass(to, x.Listener); err != nil {
+			return err
+		}
+	}
+	return json.NewEncoder(to).Encode(m)
+}
+
+// source is the old process.
+type source struct {
+	*net.UnixConn
+	in     *json.Decoder
+	passed []net.Listener
+}
+
+// hear returns the sockets of the next message.
+func (s *source) hear(ctx context.Context) ([]socket, error) {
+	defer context.AfterFunc(ctx, func() { s.SetDeadline(time.Unix(1, 0)) })()
+	var m message
+	err := s.in.Decode(&m)
+	switch {
+	case err != nil:
+	case m.Refused != "":
+		err = fmt.Errorf("the running process serves on: %s", m.Refused)
+	case m.Version != version:
+		err = fmt.Errorf("the running process speaks version %d of the hand-over, not %d", m.Version, version)
+	case len(s.passed) != len(m.Sockets):
+		err = fmt.Errorf("%d descriptors for %d sockets", len(s.passed), len(m.Sockets))
+	}
+	for i := 0; i < len(m.Sockets) && err == nil; i++ {
+		x := &m.Sockets[i]
+		if x.Listener = s.passed[i]; boundTo(x) != x.Bound {
+			err = fmt.Errorf("the socket for %s listens at %s, not at %s", x.Asked, boundTo(x), x.Bound)
+		}
+	}
+	if err != nil {
+		closeAll(s.passed)
+		m.Sockets = nil
+	}
+	s.passed = nil
+	return m.Sockets, err
+}
+
+// holder decides what the process that has the sockets does with those that ask for them. Like next it touches
+// nothing: a test drives both through every order of messages and deaths.
+type holder struct {
+	heir int  // the process that has been given the sockets and is not ready yet; 0: none
+	left bool // this process has yielded, or shuts down
+}
+
+// asked reports whether to give a process the sockets, or why it is refused. If neither, it is to ask again.
+func (h *holder) asked(pid int, trusted bool) (gives bool, why string) {
+	switch {
+	case !trusted:
+		return false, "only its own user and root may replace it"
+	case h.left:
+		return false, ""
+	case h.heir != 0:
+		return false, fmt.Sprintf("process %d is replacing it", h.heir)
+	}
+	h.heir = pid
+	return true, ""
+}
+
+// next decides what a new process does about an answer: it asks again, ends with an error, or goes on, with the sockets
+// or, where nobody listens, with new ones. A process that is gone without a word is dead.
+func next(holds bool, answer error) (again bool, err error) {
+	switch {
+	case errors.Is(answer, fs.ErrNotExist), errors.Is(answer, syscall.ECONNREFUSED):
+		return false, nil
+	case errors.Is(answer, io.EOF), errors.Is(answer, syscall.ECONNRESET):
+		return !holds, nil
+	}
+	return false, answer
+}

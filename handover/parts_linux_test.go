@@ -21,19 +21,18 @@ import (
 func part(name string) func() {
 	return map[string]func(){
 		"server":   playServer,
-		"stranger": func() { playAsking(version) },
-		"newer":    func() { playAsking(version + 1) },
+		"stranger": playStranger,
 		"poor":     playPoor,
 	}[name]
 }
 
 const patience = time.Minute // of tests, for a child
 
-func say(words ...any) { fmt.Println(words...) }
+func tell(words ...any) { fmt.Println(words...) }
 
-// halt says that a step is reached.
+// halt tells that a step is reached.
 func halt(step string) {
-	say(step)
+	tell(step)
 	if os.Getenv("HANDOVER_HALT") == step {
 		bufio.NewReader(os.Stdin).ReadString('\n')
 	}
@@ -56,7 +55,7 @@ func playServer() {
 	s := playSockets()
 	taken, err := s.Take(context.Background())
 	if err != nil {
-		say("refused", err)
+		tell("refused", err)
 		return
 	}
 	halt("taken " + fmt.Sprint(taken))
@@ -76,7 +75,7 @@ func playServer() {
 			return net.Listen("tcp", at)
 		})
 		if err != nil {
-			say("refused", err)
+			tell("refused", err)
 			return
 		}
 		all = append(all, ln)
@@ -87,19 +86,19 @@ func playServer() {
 	for _, ln := range all {
 		go srv.Serve(ln)
 	}
-	say("at", all[0].Addr())
+	tell("at", all[0].Addr())
 	halt("accepting")
 	if err := s.Ready(context.Background()); err != nil {
-		say("refused", err)
+		tell("refused", err)
 	} else {
 		halt("ready")
 		go func() {
 			io.Copy(io.Discard, os.Stdin)
-			say("stdin ended")
+			tell("stdin ended")
 			os.Exit(3) // the test has died
 		}()
 		<-s.Yielded()
-		say("yielded")
+		tell("yielded")
 	}
 	s.Close()
 	for _, ln := range all {
@@ -107,19 +106,14 @@ func playServer() {
 	}
 	<-time.After(100 * time.Millisecond) // what was just accepted sends its request
 	srv.Shutdown(context.Background())
-	say("drained")
+	tell("drained")
 }
 
-// playAsking asks for the sockets and says what it gets.
-func playAsking(speaks int) {
-	conn, err := net.Dial("unix", os.Getenv("HANDOVER_PATH"))
-	if err != nil {
-		say("cannot connect", err)
-		return
-	}
-	p := newPeer(conn)
-	m, err := p.exchange(context.Background(), message{Version: speaks})
-	say("got", len(m.Sockets), m.Refused, err)
+// playStranger asks for the sockets, whatever their folder is, says what it gets and ends.
+func playStranger() {
+	s := &Sockets{Path: os.Getenv("HANDOVER_PATH")}
+	err := s.ask(context.Background())
+	tell("got", len(s.given), err)
 }
 
 // playPoor takes sockets with too few descriptors for them.
@@ -127,7 +121,7 @@ func playPoor() {
 	open, _ := os.ReadDir("/proc/self/fd")
 	syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: uint64(len(open) + 5), Max: 1 << 12})
 	_, err := playSockets().Take(context.Background())
-	say("got", err)
+	tell("got", err)
 }
 
 // child is a part that is played.

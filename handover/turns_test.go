@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"syscall"
@@ -27,7 +28,6 @@ const (
 type modelled struct {
 	at     place
 	holder holder
-	heir   heir
 	to     int8  // whom it asks
 	in     uint8 // what it has been told and has not read
 	ready  bool  // its word is on its way
@@ -105,7 +105,8 @@ func (w world) steps(visit func(what string, next world)) {
 // connect is what Take does.
 func (w *world) connect(i int) {
 	w[i].in, w[i].ready, w[i].hungUp, w[i].to = 0, false, false, -1
-	if w[i].at = queued; !w.listening() && w[i].heir.heard(message{}, syscall.ECONNREFUSED) == bind {
+	w[i].at = queued
+	if again, err := next(false, syscall.ECONNREFUSED); !w.listening() && !again && err == nil {
 		w[i].at = owns
 	}
 }
@@ -116,22 +117,21 @@ func (w world) serves(i, j int, do func(string, func(*world))) {
 	switch {
 	case w[j].at == queued && !w[j].hungUp:
 		w.answers(i, j, do)
-	case mine && w[j].ready:
+	case mine && w[j].ready && w[i].holder.heir == j+1:
 		do(fmt.Sprint("hears that ready is ", j), func(n *world) {
-			if n[j].ready = false; n[i].holder.ready(j+1) && n[j].at == said {
+			if n[j].ready = false; n[j].at == said {
 				n[j].in |= takesOver
 				n[i].holder.left = true
 				n.end(i, left)
 			} else {
-				n[i].holder.failed(j + 1)
+				n[i].holder.heir = 0
 			}
 		})
 	}
 	if mine && w[i].holder.heir == j+1 { // too late, or it is seen to be dead
 		do(fmt.Sprint("gives up ", j), func(n *world) {
-			if n[i].holder.failed(j + 1) {
-				n[j].in |= refusal
-			}
+			n[i].holder.heir = 0
+			n[j].in |= refusal
 			n[j].hungUp = true
 		})
 	}
@@ -141,7 +141,7 @@ func (w world) serves(i, j int, do func(string, func(*world))) {
 func (w world) answers(i, j int, do func(string, func(*world))) {
 	do(fmt.Sprint("answers ", j), func(n *world) {
 		n[j].at, n[j].to = waits, int8(i)
-		gives, why := n[i].holder.asked(j+1, j, version, true)
+		gives, why := n[i].holder.asked(j+1, true)
 		if gives {
 			n[j].in |= sockets
 		} else if n[j].hungUp = true; why != "" {
@@ -155,15 +155,14 @@ func (w world) answers(i, j int, do func(string, func(*world))) {
 
 // reads is what a new process does with what it was told.
 func (w world) reads(i int, do func(string, func(*world))) {
-	m, err := message{}, error(nil)
-	took, p := uint8(0), w[i]
+	err, took, p := error(nil), uint8(0), w[i]
 	switch in := w[i].in; {
 	case in&sockets != 0:
-		m.Sockets, took = []socket{{}}, sockets
+		took = sockets
 	case in&takesOver != 0:
-		m.Yielded, took = true, takesOver
+		took = takesOver
 	case in&refusal != 0:
-		m.Refused, took = "no", refusal
+		err, took = errors.New("refused"), refusal
 	case w[i].hungUp:
 		err = io.EOF
 	default:
@@ -171,15 +170,15 @@ func (w world) reads(i int, do func(string, func(*world))) {
 	}
 	do("reads", func(n *world) {
 		n[i].in &^= took
-		switch do := n[i].heir.heard(m, err); {
-		case do == ask && p.at != said:
+		switch again, err := next(p.at == said, err); {
+		case again:
 			n.connect(i)
-		case do == hold:
-			n[i].at = accepts
-		case do == own:
+		case err != nil:
+			n.end(i, gone)
+		case p.at == said:
 			n[i].at, n[i].ready = owns, false
 		default:
-			n.end(i, gone)
+			n[i].at = accepts
 		}
 	})
 }
