@@ -89,7 +89,7 @@ const (
 	isShaken                      // its TLS handshake is complete
 	isHandedOff                   // it waits for a helper, see helpers.claim
 	isInLine                      // and all helpers are busy, or it has no turn at a handshake
-	isLeaving                     // its turn to end has come in a drain, see exodus
+	isLeaving                     // its turn to end has come in a drain
 	isGiven                       // its socket was given away: user code may still run, but nothing waits for it
 )
 
@@ -307,25 +307,17 @@ func (k owner) free() {
 // each calls do with every connection of the shard, with its mutex held.
 func (sh *shard) each(do func(k connRef)) {
 	for i := range len(*sh.chunks.Load()) * chunkSlots {
-		if k, ok := sh.at(i); ok {
-			do(k)
-			k.s.mu.Unlock()
+		k, ok := sh.find(uint64(i))
+		if !ok || k.s.tenant.Load() == 0 {
+			continue
 		}
-	}
-}
-
-// at returns the connection in a slot, with its mutex held, or false if there is none.
-func (sh *shard) at(slot int) (connRef, bool) {
-	k, ok := sh.find(uint64(slot))
-	if !ok || k.s.tenant.Load() == 0 {
-		return k, false
-	}
-	k.s.mu.Lock()
-	t := k.s.tenant.Load() &^ awayBit
-	if k.key = keyOf(slot, t); t == 0 {
+		k.s.mu.Lock()
+		if t := k.s.tenant.Load() &^ awayBit; t != 0 {
+			k.key = keyOf(i, t)
+			do(k)
+		}
 		k.s.mu.Unlock()
 	}
-	return k, t != 0
 }
 
 // list makes the shard's runner check the connection.

@@ -2,7 +2,7 @@ package engine
 
 import (
 	"context"
-	"math"
+	"math/rand/v2"
 	"time"
 
 	"github.com/hone-go/hone/engine/internal/life"
@@ -36,10 +36,17 @@ func (s *Server) spread(ctx context.Context) {
 	if whole == 0 {
 		return
 	}
-	p := s.planExodus(int(s.accepted.Load() % chunkSlots)) // which a simulation can repeat
+	var all []Conn
+	s.each(func(k connRef) {
+		if !k.s.facets.has(isGiven) {
+			all = append(all, k.conn())
+		}
+	})
+	order := rand.New(rand.NewPCG(s.accepted.Load(), 0)) // which a simulation can repeat
+	order.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	step := time.NewTicker(spreadStep)
 	defer step.Stop()
-	for began := time.Now(); ; {
+	for began, told := time.Now(), 0; ; {
 		select {
 		case <-s.empty:
 			return
@@ -53,66 +60,23 @@ func (s *Server) spread(ctx context.Context) {
 		if past >= whole {
 			return // the rest ends now
 		}
-		p.tell(int(math.Round(float64(p.conns) * float64(past) / float64(whole)))) // the last one, too, before the end
-	}
-}
-
-// exodus is the order in which the connections of a server leave. As no connection comes after the start
-// of a drain, a walk over all slots meets each once.
-type exodus struct {
-	chunks []place
-	conns  int // at the start
-	told   int // of these
-	seed   int // which slot of each chunk is the first
-	walked int // slots
-}
-
-// place is a chunk's first slot.
-type place struct {
-	sh    *shard
-	first int
-}
-
-// planExodus plans the walk.
-func (s *Server) planExodus(seed int) *exodus {
-	p := &exodus{seed: seed}
-	s.mu.Lock()
-	p.conns = s.open - s.given
-	s.mu.Unlock()
-	s.eachShard(func(sh *shard) {
-		for i := range *sh.chunks.Load() {
-			p.chunks = append(p.chunks, place{sh, i * chunkSlots})
-		}
-	})
-	return p
-}
-
-// stride is the distance between two slots of a chunk that leave one after the other: odd, so that the walk
-// meets all, and by the golden ratio, so that it scatters neighbours, who came together.
-const stride = 633
-
-// tell walks on until so many connections were told to leave.
-func (p *exodus) tell(most int) {
-	for ; p.told < most && p.walked < len(p.chunks)*chunkSlots; p.walked++ {
-		c, round := p.chunks[p.walked%len(p.chunks)], p.walked/len(p.chunks)
-		if k, ok := c.sh.at(c.first + (p.seed+round*stride)%chunkSlots); ok {
-			if k.held().leave() {
-				p.told++
+		for ; float64(told)+0.5 <= float64(len(all))*float64(past)/float64(whole); told++ { // the last one, too, before the end
+			if k, ok := all[told].lock(); ok {
+				k.held().leave()
+				k.s.mu.Unlock()
 			}
-			k.s.mu.Unlock()
 		}
 	}
 }
 
 // leave tells the connection to leave, unless it ends already.
-func (k held) leave() bool {
+func (k held) leave() {
 	if k.s.dead || k.reason() != 0 || k.s.facets.has(isGiven) {
-		return false
+		return
 	}
 	k.s.facets.set(isLeaving)
 	if !k.speaks().saysLast && k.phase() == life.Serving {
 		k.fail(ShuttingDown)
 		k.notify()
 	}
-	return true
 }

@@ -48,7 +48,7 @@ func TestPaceForgets(t *testing.T) {
 	for range 1000 {
 		p.Admits(now)
 	}
-	if d := p.Within(now); d != leastWait+mostWait*time.Second {
+	if d := p.Within(now); d != leastWait+mostWait {
 		t.Errorf("after a storm: %v", d)
 	}
 	now = now.Add(time.Hour)
