@@ -366,24 +366,6 @@ func TestAnswersAllocateNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkAnswer measures an answer and the next request without the kernel: the clock, decoding,
-// verifying, counting, and encoding.
-func BenchmarkAnswer(b *testing.B) {
-	p := must[Plan](b)(Plan{Target: codec.Frames{}, Echo: true, For: time.Hour}.complete())
-	r := newRun(p)
-	r.counters[0].window = window{0, int64(time.Hour)}
-	c := newConn(r, 0, swallow{})
-	c.begin(r.now())
-	answer := make([]byte, 0, 128)
-	b.ReportAllocs()
-	for b.Loop() {
-		answer = echo(answer[:0], wire.Packet{ID: c.slots[0].id, Content: p.Content})
-		if used, _, err := c.arrived(answer, r.now()); err != nil || used != len(answer) {
-			b.Fatal(used, err)
-		}
-	}
-}
-
 // swallow is a connection that discards its input.
 type swallow struct{ net.Conn }
 
