@@ -82,7 +82,7 @@ var toolImports = map[string][]string{
 	"tool/race":         {"engine", "wire", "tool/admin", "tool/child", "tool/demo", "tool/figure", "tool/load", "tool/load/codec"},
 	"tool/torture":      {"websocket", "tool/child", "tool/figure", "tool/load", "tool/load/codec", "tool/load/traffic", "tool/trial"},
 	"tool/view":         {"tool/figure", "tool/load", "tool/machine", "tool/trial"},
-	"tool/session":      {"tool/admin", "tool/compare", "tool/exit", "tool/knee", "tool/load", "observe", "tool/page", "tool/record", "tool/trial", "tool/view"},
+	"tool/session":      {"tool/admin", "tool/exit", "tool/load", "observe", "tool/page", "tool/record", "tool/trial", "tool/view"},
 	"tool/spec":         {"wire", "tool/admin", "tool/exit", "tool/figure", "tool/load", "tool/load/codec", "tool/load/offer", "tool/load/source", "tool/load/traffic", "tool/record", "tool/trial"},
 	"tool/serving":      {anyLibrary, "internal/sys", "tool/exit", "tool/figure", "observe", "tool/session", "tool/spec"},
 	"tool/admin":        {"tool/exit", "tool/load", "observe"},

@@ -12,9 +12,7 @@ import (
 
 	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tool/admin"
-	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
-	"github.com/hone-go/hone/tool/knee"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
@@ -116,15 +114,13 @@ func (l *Live) Watch(stats *admin.Server) {
 
 // Show adds one second of a load. In a race, segment names the engine.
 func (l *Live) Show(segment page.Segment, now load.Progress) {
-	if l != nil {
-		l.page.Load(page.Second{Segment: segment, Progress: now})
-	}
+	l.On(func(p *page.Page) { p.Load(page.Second{Segment: segment, Progress: now}) })
 }
 
-// Agents adds one second of the agents that share a load.
-func (l *Live) Agents(all []page.Agent) {
+// On does something with the page, if there is one.
+func (l *Live) On(do func(*page.Page)) {
 	if l != nil {
-		l.page.Agents(all)
+		do(l.page)
 	}
 }
 
@@ -138,20 +134,6 @@ func (l *Live) Beside(segment page.Segment, show func(load.Progress)) func(load.
 			show(now)
 		}
 		l.Show(segment, now)
-	}
-}
-
-// Search shows the progress of the search for a knee.
-func (l *Live) Search(r *knee.Report) {
-	if l != nil {
-		l.page.Search(r)
-	}
-}
-
-// Settle shows what counts of a segment's load.
-func (l *Live) Settle(segment page.Segment, rate, p50, p99, cpu *float64) {
-	if l != nil {
-		l.page.Settle(segment, rate, p50, p99, cpu)
 	}
 }
 
@@ -227,13 +209,6 @@ func (l *Live) BesideTrial(show func(trial.Progress)) func(trial.Progress) {
 		} else if now.Prints {
 			l.page.Doing(now.String())
 		}
-	}
-}
-
-// Judge shows the verdicts on the samples.
-func (l *Live) Judge(c *compare.Report) {
-	if l != nil && c != nil {
-		l.page.Judge(page.Judged{Comparison: c.Comparison, Notes: c.Notes})
 	}
 }
 

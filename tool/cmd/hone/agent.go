@@ -106,7 +106,7 @@ func (f *loadFlags) send(cmd *cobra.Command, target string, live *session.Live) 
 	if err != nil {
 		return nil, err
 	}
-	sent := fleet.Fleet{Plan: f.Plan, Job: job, Version: buildText(), From: from, Told: func(all []fleet.Now) { live.Agents(onPage(all)) }}
+	sent := fleet.Fleet{Plan: f.Plan, Job: job, Version: buildText(), From: from, Told: func(all []fleet.Now) { live.On(func(p *page.Page) { p.Agents(onPage(all)) }) }}
 	return sent.Run(cmd.Context())
 }
 

@@ -193,8 +193,8 @@ func (f *benchFlags) finish(s *session.Session, result *benchResult, base *recor
 	result.InvalidReasons = append([]string{}, compare.Short(runs, result.wanted)...)
 	result.Valid = len(result.InvalidReasons) == 0
 	end.Err = f.compare(s.Store, result, base)
-	if len(result.Others) == 0 {
-		s.Live.Judge(result.Comparison)
+	if c := result.Comparison; c != nil && len(result.Others) == 0 {
+		s.Live.On(func(p *page.Page) { p.Judge(page.Judged{Comparison: c.Comparison, Notes: c.Notes}) })
 	}
 	if end.Err == nil {
 		text := result.text

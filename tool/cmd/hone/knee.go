@@ -158,7 +158,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 	watcher := open.Watch(f.load.Plan)
 	s.Made = func(found knee.Knee) {
 		watcher.Note(found.Bracket(s.Unit(), s.Plan.Width))
-		open.Live.Search(s.Report(shown))
+		open.Live.On(func(p *page.Page) { p.Search(s.Report(shown)) })
 	}
 	s.Watch = func(now knee.Progress) {
 		watcher.Sample(now.String(), trial.Progress{Load: now.Load})

@@ -63,10 +63,13 @@ Exit codes: 0 when all survived (with --against: nothing is worse than in that r
   hone torture ws://127.0.0.1:8080/echo --json -o before.json
   hone torture ws://127.0.0.1:8080/echo --against before.json
   hone torture 127.0.0.1:7000 --only half-close,trickle --seed 7`,
-		Args: f.oneTarget,
+		Args: arguments(0, 1, "torture: name one target, as in: hone torture 127.0.0.1:7000"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.list {
+			switch {
+			case f.list:
 				return f.listAll(cmd)
+			case len(args) == 0:
+				return exit.Usagef("torture: name one target, as in: hone torture 127.0.0.1:7000")
 			}
 			return f.run(cmd, args[0])
 		},
@@ -86,16 +89,6 @@ Exit codes: 0 when all survived (with --against: nothing is worse than in that r
 	f.out.Output.Define(cmd)
 	shortHelp(cmd, "cmd pid pprof request expect-content method header body only list against wait json output", "content, TLS, logins, limits")
 	return cmd
-}
-
-func (f *tortureFlags) oneTarget(_ *cobra.Command, args []string) error {
-	switch {
-	case f.list && len(args) == 0, len(args) == 1 && !f.list:
-		return nil
-	case f.list:
-		return exit.Usagef("torture: --list attacks nothing; leave the target out")
-	}
-	return exit.Usagef("torture: name one target, as in: hone torture 127.0.0.1:7000")
 }
 
 // listAll prints the scenarios.
