@@ -85,7 +85,9 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 			s.Live.Show(page.Segment{Group: what, Name: engine}, now)
 		},
 		Lapped: func(what, engine string, lap race.Lap) {
-			s.Live.On(func(p *page.Page) { p.Settle(page.Segment{Group: what, Name: engine}, lap.Rate, lap.P50, lap.P99, lap.ServerCPU) })
+			s.Live.On(func(p *page.Page) {
+				p.Settle(page.Segment{Group: what, Name: engine}, lap.Rate, lap.P50, lap.P99, lap.ServerCPU)
+			})
 		},
 	})
 	if ctx.Err() != nil {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/hone-go/hone/tool/exit"
 )
 
 // shortHelp lets --help show the usual flags only, and --help-all the others as well.
@@ -43,4 +45,14 @@ func chosen(flags *pflag.FlagSet, names string) *pflag.FlagSet {
 func firstLines(text string, n int) string {
 	lines := strings.SplitN(text, "\n", n+1)
 	return strings.Join(lines[:min(n, len(lines))], "\n")
+}
+
+// arguments refuses fewer or more arguments with advice.
+func arguments(least, most int, advice string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return exit.Usagef("%s", advice)
+		}
+		return nil
+	}
 }

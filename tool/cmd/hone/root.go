@@ -25,16 +25,6 @@ Exit codes: 0 ok, 1 failed or unreachable, 2 usage, 3 goal missed or regression,
 	return root
 }
 
-// arguments refuses fewer or more arguments with advice.
-func arguments(least, most int, advice string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) < least || len(args) > most {
-			return exit.Usagef("%s", advice)
-		}
-		return nil
-	}
-}
-
 // unknownCommand refuses an argument where a command should be.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
