@@ -17,5 +17,5 @@ const (
 	SchemaShown   = "hone.run/1"     // hone run show
 	SchemaStore   = "hone.store/1"   // run.json of a stored run
 	SchemaStored  = "hone.run/3"     // the run itself
-	SchemaTorture = "hone.torture/1" // hone torture
+	SchemaTorture = "hone.torture/2" // hone torture
 )

@@ -21,8 +21,8 @@ const (
 	lagStep   = 10 * time.Millisecond
 )
 
-// Felt is what the bystanders felt during one scenario.
-type Felt struct {
+// Bystanders is what the bystanders felt during one scenario.
+type Bystanders struct {
 	Asked   int `json:"asked"`
 	Wrong   int `json:"wrong"`   // other answers than before the attacks
 	Lost    int `json:"lost"`    // connections that ended with a request unanswered
@@ -39,7 +39,7 @@ type Felt struct {
 }
 
 // String returns the response times.
-func (f Felt) String() string {
+func (f Bystanders) String() string {
 	return fmt.Sprintf("median %s, worst %s of %d", figure.Micros(1e6*f.Median), figure.Micros(1e6*f.Worst), f.Asked)
 }
 
@@ -51,7 +51,7 @@ type crowd struct {
 
 	mu     sync.Mutex
 	all    []*bystander
-	felt   Felt
+	felt   Bystanders
 	first  error // the first failure of felt, or an answer that may be another client's
 	took   []float64
 	since  time.Time // when everybody was asked to answer; see settled
@@ -126,7 +126,7 @@ func (c *crowd) pause(ctx context.Context) {
 func (c *crowd) goOn() { c.locked(func() { c.paused = false }) }
 
 // begin begins to note what is felt.
-func (c *crowd) begin() { c.locked(func() { c.felt, c.first, c.took = Felt{}, nil, c.took[:0] }) }
+func (c *crowd) begin() { c.locked(func() { c.felt, c.first, c.took = Bystanders{}, nil, c.took[:0] }) }
 
 // settled waits until every bystander has had an answer to a request that it sent after now. It
 // reports false when that takes longer than the crowd's patience.
@@ -156,8 +156,8 @@ func (c *crowd) await(ctx context.Context, is func(*bystander) bool) bool {
 }
 
 // soFar returns what was felt since begin.
-func (c *crowd) soFar() Felt {
-	var felt Felt
+func (c *crowd) soFar() Bystanders {
+	var felt Bystanders
 	var took []float64
 	c.locked(func() {
 		felt, took = c.felt, slices.Clone(c.took)

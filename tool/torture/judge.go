@@ -28,13 +28,13 @@ type aftermath struct {
 }
 
 // starved reports whether a bystander had no answer for too long, hone's own lateness aside.
-func (r *run) starved(felt Felt, s Scenario) bool {
+func (r *run) starved(felt Bystanders, s Scenario) bool {
 	silent := felt.Worst - turns*felt.Lag
 	return silent >= max(leastSilence, s.Rests.Seconds()) && silent >= silentTimes*r.report.Baseline.Worst
 }
 
 // suffers reports whether what was felt is a fall.
-func (r *run) suffers(felt Felt, s Scenario) bool {
+func (r *run) suffers(felt Bystanders, s Scenario) bool {
 	_, ended := r.process.ended()
 	return ended || felt.Wrong+felt.Lost+felt.Refused > 0 || r.starved(felt, s)
 }
@@ -42,7 +42,7 @@ func (r *run) suffers(felt Felt, s Scenario) bool {
 // judge adds to an attack's finding what the bystanders felt and what the process used.
 func (r *run) judge(made *Result, s Scenario, then aftermath) {
 	var fell []string
-	felt, base := made.Felt, r.report.Baseline
+	felt, base := made.Bystanders, r.report.Baseline
 	last, ended := r.process.ended()
 	if !then.settled && !ended {
 		fell = append(fell, notAgain)
@@ -52,7 +52,7 @@ func (r *run) judge(made *Result, s Scenario, then aftermath) {
 	}
 	if ended {
 		fell = append(fell, "the process ends; it said: "+shortened(last))
-		felt = Felt{} // that needs no words
+		felt = Bystanders{} // that needs no words
 	}
 	fell = append(fell, r.overused(made.Used, s)...)
 	count := func(n int, what string) {

@@ -61,7 +61,7 @@ func TestMarks(t *testing.T) {
 
 // What matters most is said first, and what scenarios share once.
 func TestWordsOfFalls(t *testing.T) {
-	r := &run{report: &Report{Baseline: Felt{Worst: 0.001}}}
+	r := &run{report: &Report{Baseline: Bystanders{Worst: 0.001}}}
 	for _, c := range []struct {
 		made  Result
 		rests time.Duration
@@ -70,11 +70,11 @@ func TestWordsOfFalls(t *testing.T) {
 		words string
 	}{
 		{Result{Verdict: Fell, Words: "its own"}, 0, aftermath{}, Fell, "does not serve again after the attack; its own"},
-		{Result{Verdict: Survived, Felt: Felt{Wrong: 2, First: "why"}}, 0, aftermath{settled: true, after: 7e6}, Fell, "bystanders: 2 wrong answers (why); serves again after 7 ms"},
+		{Result{Verdict: Survived, Bystanders: Bystanders{Wrong: 2, First: "why"}}, 0, aftermath{settled: true, after: 7e6}, Fell, "bystanders: 2 wrong answers (why); serves again after 7 ms"},
 		{Result{Verdict: Fell, Words: "its own"}, 0, aftermath{settled: true}, Fell, "its own"},
-		{Result{Verdict: Survived, Words: "all", Felt: Felt{Worst: 0.9}}, 0, aftermath{settled: true, together: 7}, Slower, "bystanders waited up to 900 ms beside 7 scenarios at once (before: 1.00 ms); all"},
-		{Result{Verdict: Survived, Words: "all", Felt: Felt{Worst: 0.9}}, 0, aftermath{settled: true, together: 7, told: true}, Survived, "all"},
-		{Result{Verdict: Survived, Words: "all", Felt: Felt{Worst: 1.1}}, 1200 * time.Millisecond, aftermath{settled: true}, Survived, "all"},
+		{Result{Verdict: Survived, Words: "all", Bystanders: Bystanders{Worst: 0.9}}, 0, aftermath{settled: true, together: 7}, Slower, "bystanders waited up to 900 ms beside 7 scenarios at once (before: 1.00 ms); all"},
+		{Result{Verdict: Survived, Words: "all", Bystanders: Bystanders{Worst: 0.9}}, 0, aftermath{settled: true, together: 7, told: true}, Survived, "all"},
+		{Result{Verdict: Survived, Words: "all", Bystanders: Bystanders{Worst: 1.1}}, 1200 * time.Millisecond, aftermath{settled: true}, Survived, "all"},
 	} {
 		r.judge(&c.made, Scenario{Rests: c.rests}, c.then)
 		if c.made.Verdict != c.want || c.made.Words != c.words {

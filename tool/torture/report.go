@@ -26,7 +26,7 @@ type Report struct {
 	Took           float64           `json:"took_seconds"`
 	Own            uint64            `json:"own_memory"` // bytes that hone itself had from the system at most
 	Machine        map[string]string `json:"machine"`
-	Baseline       Felt              `json:"baseline"`
+	Baseline       Bystanders        `json:"baseline"`
 	Results        []Result          `json:"results"`
 	// Against is the comparison with an earlier report; nil: none was asked for.
 	Against *Changes `json:"against,omitempty"`
@@ -43,8 +43,8 @@ type Result struct {
 	Inputs []string `json:"inputs,omitempty"`
 	Tries  int      `json:"tries"`
 	Took   float64  `json:"took_seconds"`
-	// Felt is what the bystanders felt, of all scenarios that ran at the same time.
-	Felt Felt `json:"felt"`
+	// Bystanders is what the bystanders felt, of all scenarios that ran at the same time.
+	Bystanders Bystanders `json:"bystanders"`
 	// Used is nil when the process was not watched.
 	Used *Used `json:"used,omitempty"`
 	// Replay is the command that runs this scenario again.

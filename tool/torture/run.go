@@ -142,7 +142,7 @@ func (r *run) learn(ctx context.Context) error {
 		r.gone = "not tried: answers are mixed up before any attack"
 	}
 	if err == nil {
-		made.Took, made.Felt = time.Since(began).Seconds(), r.report.Baseline
+		made.Took, made.Bystanders = time.Since(began).Seconds(), r.report.Baseline
 		r.made(made)
 	}
 	return err
@@ -408,7 +408,7 @@ func (r *run) try(ctx context.Context, scenarios []Scenario) (results []Result, 
 	}
 	for i, s := range scenarios {
 		made := &results[i]
-		made.Took, made.Felt, made.Used, made.Tries = time.Since(began).Seconds(), felt, used, 1
+		made.Took, made.Bystanders, made.Used, made.Tries = time.Since(began).Seconds(), felt, used, 1
 		r.judge(made, s, then)
 		then.told = then.told || made.Verdict == Slower
 	}
