@@ -33,7 +33,7 @@ func (h *host) cpuModel() string {
 	if designer, designs := h.cpuinfo("CPU implementer"), h.cpuinfos("CPU part"); designer != "" && len(designs) > 0 {
 		return "ARM " + designer + " " + strings.Join(designs, "+")
 	}
-	return cmp.Or(h.cpuinfo("cpu model"), h.cpuinfo("cpu"), h.cpuinfo("uarch"), h.cpuinfo("isa"), h.told.cpu)
+	return cmp.Or(h.cpuinfo("cpu model"), h.cpuinfo("cpu"), h.cpuinfo("uarch"), h.cpuinfo("isa"), h.reported.cpu)
 }
 
 // cpuSet is the set of usable CPUs. Without a list only their number is known; 0 means
@@ -54,7 +54,7 @@ func (h *host) usable() cpuSet {
 			list = slices.DeleteFunc(may, func(cpu int) bool { return len(online) > 0 && !slices.Contains(online, cpu) })
 		}
 	}
-	if n := h.told.cpus; n > 0 && n != len(list) {
+	if n := h.reported.cpus; n > 0 && n != len(list) {
 		return cpuSet{nil, n}
 	}
 	return cpuSet{list, len(list)}

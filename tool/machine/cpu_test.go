@@ -42,7 +42,7 @@ func TestParseCPUs(t *testing.T) {
 func TestUsable(t *testing.T) {
 	for _, c := range []struct {
 		online, allowed string
-		told            int
+		reported        int
 		want            string
 	}{
 		{"0-3", "0-127", 0, "4 (0-3)"},
@@ -56,7 +56,7 @@ func TestUsable(t *testing.T) {
 		h := hostWith(map[string]string{
 			"sys/devices/system/cpu/online": c.online, "proc/self/status": "Name: x\nCpus_allowed_list:\t" + c.allowed + "\n",
 		})
-		h.told.cpus = c.told
+		h.reported.cpus = c.reported
 		if got := h.usable().String(); got != c.want {
 			t.Errorf("%+v: %q", c, got)
 		}

@@ -17,12 +17,12 @@ type host struct {
 	procs        int  // GOMAXPROCS
 	superuser    bool // needs no sudo
 	pid          int  // of this process
-	told         told
+	reported     reported
 	wait         func(time.Duration)
 }
 
-// told is what system calls report where there are no files.
-type told struct {
+// reported is what system calls report where there are no files.
+type reported struct {
 	cpu, kernel string
 	cpus        int
 	memory      uint64 // bytes
@@ -34,13 +34,13 @@ func thisHost() *host {
 	h := &host{
 		root: embed.FS{}, goos: runtime.GOOS, goarch: runtime.GOARCH,
 		procs: runtime.GOMAXPROCS(0), superuser: os.Geteuid() == 0, pid: os.Getpid(),
-		told: ask(), wait: time.Sleep,
+		reported: ask(), wait: time.Sleep,
 	}
 	if h.goos == "linux" {
 		h.root = os.DirFS("/")
 	}
-	h.told.cpus = runtime.NumCPU()
-	h.told.descriptors = askDescriptors()
+	h.reported.cpus = runtime.NumCPU()
+	h.reported.descriptors = askDescriptors()
 	return h
 }
 

@@ -99,7 +99,7 @@ const clocksourcePath = "sys/devices/system/clocksource/clocksource0/current_clo
 
 // kernel returns the kernel's release.
 func (h *host) kernel() string {
-	return cmp.Or(h.text("proc/sys/kernel/osrelease"), h.told.kernel)
+	return cmp.Or(h.text("proc/sys/kernel/osrelease"), h.reported.kernel)
 }
 
 // mitigations lists the CPU's vulnerabilities with a costly mitigation, and those without
@@ -144,8 +144,8 @@ func (h *host) memory(name string) (bytes uint64, found bool) {
 			return kib << 10, err == nil
 		}
 	}
-	if name == "MemTotal" && h.told.memory > 0 {
-		return h.told.memory, true
+	if name == "MemTotal" && h.reported.memory > 0 {
+		return h.reported.memory, true
 	}
 	return 0, false
 }
@@ -194,7 +194,7 @@ func (h *host) descriptors() descriptorLimit {
 			return descriptorLimit{soft, hard, ok && also}
 		}
 	}
-	return h.told.descriptors
+	return h.reported.descriptors
 }
 
 func parseLimit(word string) (uint64, bool) {

@@ -6,7 +6,7 @@ import (
 )
 
 // ask uses sysctl(3). What has no answer stays unknown.
-func ask() (t told) {
+func ask() (t reported) {
 	t.cpu, _ = syscall.Sysctl("machdep.cpu.brand_string")
 	t.kernel, _ = syscall.Sysctl("kern.osrelease")
 	if size, err := syscall.Sysctl("hw.memsize"); err == nil && len(size) <= 8 {
