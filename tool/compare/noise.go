@@ -18,7 +18,7 @@ type Noise struct {
 	Sessions       int           `json:"sessions"` // known so far, including this one
 	Pairs          int           `json:"pairs"`    // of this session
 	Floors         []NoiseFigure `json:"floors"`
-	Kept           string        `json:"kept"` // path of the store
+	Store          string        `json:"store"` // path of the store
 }
 
 // NoiseFigure is how much a figure differs between builds of the same source, as a
@@ -88,7 +88,7 @@ func (r *Noise) Write(w io.Writer) {
 			table.Add(figure.Name(f.Metric)+" "+f.Unit, figure.OrNone(f.InTurn, percent), figure.OrNone(f.Apart, percent))
 		}
 		table.Text(w)
-		fmt.Fprintf(w, "\nstored in %s for verdicts about this machine and scenario\n", r.Kept)
+		fmt.Fprintf(w, "\nstored in %s for verdicts about this machine and scenario\n", r.Store)
 	}
 	if r.Sessions <= fewestSessions {
 		fmt.Fprintf(w, "verdicts about pairs need %d sessions, verdicts about runs that did not alternate one more; 8 are better, on several days\n", fewestSessions)

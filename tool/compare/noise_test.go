@@ -75,7 +75,7 @@ func TestShort(t *testing.T) {
 }
 
 func TestNoiseText(t *testing.T) {
-	n := Noise{Valid: true, Scenario: "echo", Sessions: 5, Pairs: 12, Kept: "runs", Floors: []NoiseFigure{
+	n := Noise{Valid: true, Scenario: "echo", Sessions: 5, Pairs: 12, Store: "runs", Floors: []NoiseFigure{
 		{Metric: "p99", Unit: "µs", InTurn: new(0.012), Apart: new(0.034)}, {Metric: "rate", Unit: "req/s", InTurn: new(0.005)},
 	}}
 	const first, last = `VALID: the figures are the server's, not the generator's

@@ -10,7 +10,7 @@ const (
 	SchemaHistory = "hone.history/1" // hone history
 	SchemaKnee    = "hone.knee/1"    // hone knee
 	SchemaLoad    = "hone.load/1"    // hone load
-	SchemaNoise   = "hone.noise/2"   // hone bench --against-self
+	SchemaNoise   = "hone.noise/3"   // hone bench --against-self
 	SchemaPage    = "hone.page/1"    // what a live page and a report show
 	SchemaProfile = "hone.profile/1" // hone profile
 	SchemaRuns    = "hone.runs/2"    // hone run list

@@ -222,7 +222,7 @@ func (f *benchFlags) repeated(s *session.Session, scenario string, wanted int, r
 	}
 	s.Live.End(report.InvalidReasons, err)
 	if end.Err == nil {
-		if report.Kept, err = f.out.Store.Locate(); err != nil {
+		if report.Store, err = f.out.Store.Locate(); err != nil {
 			return exit.Failedf("bench: %w", err)
 		}
 		end.JSON, end.Text = report, session.InText(report.Write)
