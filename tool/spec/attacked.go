@@ -17,7 +17,7 @@ import (
 type Attacked struct {
 	settings settings
 	target   target
-	server   Subject
+	server   Bench
 }
 
 // Define adds the flags.

@@ -22,7 +22,7 @@ import (
 // benchFlags holds the parsed flags of hone bench. The flags that describe the
 // measurement are also the keys of a scenario file.
 type benchFlags struct {
-	spec.Subject
+	spec.Bench
 	judge    judgeFlags
 	profiles profilingFlags
 	revision string
@@ -63,7 +63,7 @@ primary figure is unclear.`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	f.Subject.Define(cmd)
+	f.Bench.Define(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.revision, "revision", "", "the git `REVISION` to measure alternately with the working tree")
 	flags.StringVar(&f.against, "against", "", "the earlier `RUN` to compare with, as in before; see hone run --help")
@@ -132,7 +132,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan) error {
 	if err != nil {
 		return err
 	}
-	p := livePage("bench "+cmp.Or(spec.Public(f.Target), f.Shape()), page.Fact{Name: "scenario", Value: f.Subject.Name()}, page.Fact{Name: "load", Value: f.Shape()})
+	p := livePage("bench "+cmp.Or(spec.Public(f.Target), f.Shape()), page.Fact{Name: "scenario", Value: f.Bench.Name()}, page.Fact{Name: "load", Value: f.Shape()})
 	if p.Baseline = base; f.Target == "" {
 		p.Groups = []string{page.Host}
 	}

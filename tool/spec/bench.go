@@ -16,8 +16,8 @@ import (
 	"github.com/hone-go/hone/tool/trial"
 )
 
-// Subject describes what is measured, and how.
-type Subject struct {
+// Bench describes what is measured, and how.
+type Bench struct {
 	Scenario    string // a file name
 	Target      string // empty: the command prints what is measured
 	cmd, build  string
@@ -32,7 +32,7 @@ type Subject struct {
 }
 
 // Define adds the flags, which are also the keys of a scenario file.
-func (f *Subject) Define(cmd *cobra.Command) {
+func (f *Bench) Define(cmd *cobra.Command) {
 	cmd.Flags().SortFlags = false
 	f.readyWithin, f.stopWithin, f.samples = trial.UsualReady, trial.UsualStop, trial.ServerSamples
 	new(settings).define(cmd, slices.Concat([]setting{
@@ -50,7 +50,7 @@ func (f *Subject) Define(cmd *cobra.Command) {
 }
 
 // environment returns the settings of the server's start.
-func (f *Subject) environment() []setting {
+func (f *Bench) environment() []setting {
 	return []setting{
 		{name: "env", value: &f.env, usage: "environment variable of the server, as in GOGC=200; repeat for more", secrecy: variable},
 		{name: "ready", value: readiness(&f.ready), usage: "how to tell that the server is ready: tcp, tcp:HOST:PORT, http://…, or line:EXPRESSION (the target accepts connections)"},
@@ -58,7 +58,7 @@ func (f *Subject) environment() []setting {
 }
 
 // Plan returns the trial's plan, but not which revision is measured.
-func (f *Subject) Plan(cmd *cobra.Command) (plan trial.Plan, err error) {
+func (f *Bench) Plan(cmd *cobra.Command) (plan trial.Plan, err error) {
 	if f.Scenario != "" {
 		if err := ReadFile(cmd, f.Scenario); err != nil {
 			return plan, err
@@ -86,7 +86,7 @@ func (f *Subject) Plan(cmd *cobra.Command) (plan trial.Plan, err error) {
 }
 
 // printing completes the plan of commands that print what is measured.
-func (f *Subject) printing(cmd *cobra.Command, plan *trial.Plan) error {
+func (f *Bench) printing(cmd *cobra.Command, plan *trial.Plan) error {
 	for _, flag := range append(f.Load.settings.names(), "ready", "ready-within") {
 		if cmd.Flags().Changed(flag) {
 			return exit.Usagef("%s: --target is missing: say what to load, as in --target http://127.0.0.1:8080/; without it, the command prints Go benchmarks, and --%s has no effect", cmd.Name(), flag)
@@ -100,7 +100,7 @@ func (f *Subject) printing(cmd *cobra.Command, plan *trial.Plan) error {
 }
 
 // Name returns the scenario's display name: the file's name, or the load's shape, or the program's name.
-func (f *Subject) Name() string {
+func (f *Bench) Name() string {
 	if f.Scenario != "" {
 		base := filepath.Base(f.Scenario)
 		return strings.TrimSuffix(base, filepath.Ext(base))
@@ -109,7 +109,7 @@ func (f *Subject) Name() string {
 }
 
 // Shape describes the load, or else the command that prints what is measured, in a few words.
-func (f *Subject) Shape() string {
+func (f *Bench) Shape() string {
 	if f.Target == "" {
 		return programName(f.commands())
 	}
@@ -117,7 +117,7 @@ func (f *Subject) Shape() string {
 }
 
 // commands returns what is measured, for a scenario without a target.
-func (f *Subject) commands() string {
+func (f *Bench) commands() string {
 	all := f.cmd
 	for _, p := range f.programs.rows {
 		all += "\n" + p.cmd
@@ -127,7 +127,7 @@ func (f *Subject) commands() string {
 
 // servers returns the programs to measure, A, B and so on. Rows of a file have what the file says for all, but their
 // own target, build and readiness check first.
-func (f *Subject) servers(command string) (all []trial.Server, err error) {
+func (f *Bench) servers(command string) (all []trial.Server, err error) {
 	own := program{cmd: f.cmd, build: f.build, env: f.env, ready: f.ready}
 	rows := slices.Clone(f.programs.rows)
 	switch against := f.programs.against; {
@@ -165,12 +165,12 @@ func (f *Subject) servers(command string) (all []trial.Server, err error) {
 	return all, nil
 }
 
-func (f *Subject) server(p program) trial.Server {
+func (f *Bench) server(p program) trial.Server {
 	return trial.Server{Build: p.build, Command: p.cmd, Env: p.env, Ready: p.ready, ReadyWithin: f.readyWithin, StopWithin: f.stopWithin}
 }
 
 // targetOf returns where one of several programs listens.
-func (f *Subject) targetOf(command, text string) (codec.Target, error) {
+func (f *Bench) targetOf(command, text string) (codec.Target, error) {
 	scheme := func(target string) string {
 		name, _, _ := strings.Cut(target, "://")
 		return kindOf(name).String()
