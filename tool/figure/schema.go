@@ -8,7 +8,7 @@ const (
 	SchemaDemo    = "hone.demo/1"    // hone demo
 	SchemaDoctor  = "hone.doctor/1"  // hone doctor
 	SchemaHistory = "hone.history/1" // hone history
-	SchemaKnee    = "hone.knee/1"    // hone knee
+	SchemaKnee    = "hone.knee/2"    // hone knee
 	SchemaLoad    = "hone.load/1"    // hone load
 	SchemaNoise   = "hone.noise/3"   // hone bench --against-self
 	SchemaPage    = "hone.page/1"    // what a live page and a report show

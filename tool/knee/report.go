@@ -27,7 +27,7 @@ type Report struct {
 	Knee           Range    `json:"knee"`
 	Trials         []Point  `json:"trials"`
 	Notes          []string `json:"notes"`
-	Said           string   `json:"said"`    // the verdict in one line
+	Summary        string   `json:"summary"` // the verdict in one line
 	Drawn          string   `json:"drawn"`   // the metric that pictures have
 	Goal           *float64 `json:"goal_us"` // for that metric
 
@@ -80,7 +80,7 @@ func (s *Search) Report(target string) *Report {
 		r.Trials = append(r.Trials, p.inJSON(drawn))
 	}
 	r.judge()
-	r.Said = r.head()
+	r.Summary = r.head()
 	if note := s.disturbed(); note != "" {
 		r.Notes = append(r.Notes, note)
 	}
@@ -214,7 +214,7 @@ func (r *Report) why(load float64, valid bool) string {
 func (r *Report) Fail(err error) {
 	r.Valid = false
 	r.InvalidReasons = append(r.InvalidReasons, err.Error())
-	r.Said = r.head()
+	r.Summary = r.head()
 }
 
 // Failure returns the exit code.
@@ -226,7 +226,7 @@ func (r *Report) Failure(interrupted, quiet bool) error {
 	case !r.Valid:
 		return exit.Verdict(exit.Invalid, said, "knee: %s", reasons)
 	case r.Knee.knee.State == Below:
-		return exit.Verdict(exit.Missed, said, "knee: %s", r.Said)
+		return exit.Verdict(exit.Missed, said, "knee: %s", r.Summary)
 	}
 	return nil
 }
@@ -262,7 +262,7 @@ func (r *Report) Write(w io.Writer) {
 	if !r.Valid {
 		verdict = "INVALID: "
 	}
-	fmt.Fprintln(w, verdict+r.Said)
+	fmt.Fprintln(w, verdict+r.Summary)
 	for _, note := range r.Notes {
 		fmt.Fprintln(w, "note:", note)
 	}

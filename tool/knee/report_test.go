@@ -148,7 +148,7 @@ func TestKneeExitCodes(t *testing.T) {
 	whole.Plan.To = whole.points[3].Load
 	whole.points = append(whole.points[:4], whole.points[3])
 	whole.points[4].Full = true
-	if got := codeOf(whole, false); got != "0 <nil>" || whole.Report("x").Said != "p99<5ms is met up to 8,000/s, the highest load; raise --to" {
-		t.Errorf("above: %s, %s", got, whole.Report("x").Said)
+	if got := codeOf(whole, false); got != "0 <nil>" || whole.Report("x").Summary != "p99<5ms is met up to 8,000/s, the highest load; raise --to" {
+		t.Errorf("above: %s, %s", got, whole.Report("x").Summary)
 	}
 }

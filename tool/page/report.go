@@ -110,7 +110,7 @@ func reportOf(run, against *record.Run, judged Judged) *recorded {
 	r.addHot(run, against)
 	if k := knee.Of(run); k != nil { // medians over all loads would mean nothing
 		r.State.Knee, r.State.Figures, r.State.Curve = k, numbers(nil), nil
-		r.State.Status, r.State.Reasons, r.State.Notes = Valid, []string{}, append([]string{k.Said}, r.State.Notes...)
+		r.State.Status, r.State.Reasons, r.State.Notes = Valid, []string{}, append([]string{k.Summary}, r.State.Notes...)
 		if !k.Valid {
 			r.State.Status, r.State.Reasons, r.State.Notes = Invalid, r.State.Notes, nil
 		}

@@ -38,7 +38,7 @@ func TestReportHasTheVerdictOfAKnee(t *testing.T) {
 	const said = "it is only known that p99<10ms is met at 878/s (in 1 trial)"
 	for _, valid := range []bool{true, false} {
 		run := runOf(t, "knee", 300, 2)
-		run.Samples[1].Artefacts = append(run.Samples[1].Artefacts, (&knee.Report{Valid: valid, Said: said, Trials: []knee.Point{}}).Artefact())
+		run.Samples[1].Artefacts = append(run.Samples[1].Artefacts, (&knee.Report{Valid: valid, Summary: said, Trials: []knee.Point{}}).Artefact())
 		var text bytes.Buffer
 		if err := page.Report(&text, run, nil, page.Judged{}); err != nil {
 			t.Fatal(err)

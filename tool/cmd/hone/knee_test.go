@@ -50,7 +50,7 @@ func kneeJSON(t *testing.T, args ...string) (code int, report knee.Report) {
 	if err := json.Unmarshal([]byte(out.String()), &report); err != nil {
 		t.Fatalf("exit code %d, %v: %s%s", code, err, out.String(), said.String())
 	}
-	if report.Schema != "hone.knee/1" || report.Valid != (code == exit.OK || code == exit.Missed) || report.Valid != (len(report.InvalidReasons) == 0) || len(report.Trials) == 0 {
+	if report.Schema != "hone.knee/2" || report.Valid != (code == exit.OK || code == exit.Missed) || report.Valid != (len(report.InvalidReasons) == 0) || len(report.Trials) == 0 {
 		t.Errorf("exit code %d: %+v", code, report)
 	}
 	return code, report

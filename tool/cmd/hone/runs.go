@@ -142,7 +142,7 @@ func writeRun(w io.Writer, r *record.Run) {
 	fmt.Fprintf(w, "scenario %s: %s\n", r.Scenario.Name, strings.Join(r.Scenario.Words(), ", "))
 	if k := knee.Of(r); k != nil { // medians over all loads would mean nothing
 		verdict := map[bool]string{true: "VALID", false: "INVALID"}[k.Valid]
-		fmt.Fprintf(w, "%s: %s\n%d of %d trials are valid\n\n", verdict, k.Said, valid, len(r.Samples))
+		fmt.Fprintf(w, "%s: %s\n%d of %d trials are valid\n\n", verdict, k.Summary, valid, len(r.Samples))
 	} else {
 		fmt.Fprintf(w, "%d of %d samples are valid\n\n", valid, len(r.Samples))
 		figuresOf(r).Text(w)
