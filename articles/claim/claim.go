@@ -89,9 +89,9 @@ func Servers(t *testing.T, a, b string, target func(addr string) (codec.Target, 
 	} else if plan.For == 0 {
 		plan.For = time.Second
 	}
-	design := trial.Plan{Load: plan, Scenario: record.Scenario{Primary: "server CPU"}, Samples: pick(pairs, 1), Retakes: pairs, MostOthers: pick(0.3, 1.0)}
+	design := trial.Plan{Load: plan, Scenario: record.Scenario{Primary: "server CPU"}, Samples: pick(pairs, 1), Retakes: pairs, MaxOthers: pick(0.3, 1.0)}
 	if os.Getenv("HONE_CLAIMS") == "busy" {
-		design.MostOthers, design.Load.MaxLag = 1, time.Second
+		design.MaxOthers, design.Load.MaxLag = 1, time.Second
 	}
 	for _, name := range []string{a, b} {
 		design.Servers = append(design.Servers, trial.Server{Name: name, Build: "go build -o {out}/server ./" + name, Command: "exec {out}/server --admin off --addr " + addr})

@@ -67,7 +67,7 @@ func percentiles(p50, p99, p999 *float64) (s table.Sample, err error) {
 func honeCommand(a attack) ([]string, error) {
 	return []string{
 		"load", a.url, "-c", strconv.Itoa(a.workers), "--rate", strconv.Itoa(rate), "--arrivals", "constant", "-d", (a.duration - time.Second).String(), "--warmup", "1s",
-		"--most-others", "100%", "--json", "-o", a.file,
+		"--max-others", "100%", "--json", "-o", a.file,
 	}, nil
 }
 

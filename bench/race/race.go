@@ -91,8 +91,8 @@ func each(measure func(ctx context.Context, g *Ground, e fleet.Entry) ([]table.S
 	}
 }
 
-// mostOthers is the share of all CPUs that other programs may use; it knows nothing of the result.
-const mostOthers = 0.1
+// maxOthers is the share of all CPUs that other programs may use; it knows nothing of the result.
+const maxOthers = 0.1
 
 // take takes a server's samples, again while other programs use too much and there are retakes left.
 func (g *Ground) take(ctx context.Context, e fleet.Entry, measure func(context.Context, *Ground, fleet.Entry) ([]table.Sample, error)) []table.Sample {
@@ -107,7 +107,7 @@ func (g *Ground) take(ctx context.Context, e fleet.Entry, measure func(context.C
 			others = max(others, all[i].Figures["others"]/float64(max(1, len(g.CPUs))))
 		}
 		switch {
-		case others <= mostOthers || g.Small() || ctx.Err() != nil:
+		case others <= maxOthers || g.Small() || ctx.Err() != nil:
 			return all
 		case g.retaken >= g.Retakes:
 			all[0].Error = fmt.Sprintf("other programs used %.0f %% of the machine, and no more samples may be thrown away; let it do nothing else", 100*others)

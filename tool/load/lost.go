@@ -95,7 +95,7 @@ func (m *Measured) lossy() string {
 		return ""
 	}
 	if stopped, _ := m.notRun(); stopped <= mostLost {
-		return loss + "; stop them, or give --most-others 100% if they belong to the server"
+		return loss + "; stop them, or give --max-others 100% if they belong to the server"
 	}
 	return loss + "; give it CPUs of its own, and do not stop it"
 }

@@ -64,7 +64,7 @@ func (f *Bench) Plan(cmd *cobra.Command) (plan trial.Plan, err error) {
 			return plan, err
 		}
 	}
-	plan = trial.Plan{Samples: f.samples, MostOthers: float64(f.others.Most), Seed: uint64(time.Now().UnixNano())}
+	plan = trial.Plan{Samples: f.samples, MaxOthers: float64(f.others.Most), Seed: uint64(time.Now().UnixNano())}
 	switch {
 	case f.commands() == "":
 		return plan, exit.Usagef("%s: --cmd is missing: say how the server is started, as in --cmd ./server", cmd.Name())

@@ -18,12 +18,12 @@ type Others struct {
 // Define adds the flag. What is above its default is a warning only, unless strict: other programs
 // may be the server's own, such as its database.
 func (o *Others) Define(cmd *cobra.Command, strict bool) {
-	o.Most = trial.MostOthers
+	o.Most = trial.MaxOthers
 	usage := "share of all CPUs that other programs may use; above it a result is INVALID"
 	if !strict {
 		usage = "share of all CPUs that other programs may use; above it a result has a warning, or is INVALID if you give this flag"
 	}
-	cmd.Flags().Var(&o.Most, "most-others", usage+"; 100% also accepts CPU quotas and steal")
+	cmd.Flags().Var(&o.Most, "max-others", usage+"; 100% also accepts CPU quotas and steal")
 	if !strict {
 		cmd.Flags().IntVar(&o.pid, "server-pid", 0, "the process `ID` of a server on this machine, of any kind: adds what it and its children use (CPU, memory, descriptors)")
 	}
@@ -33,7 +33,7 @@ func (o *Others) Define(cmd *cobra.Command, strict bool) {
 // does not count as another program: its admin side reports its process, or its port tells. Where
 // neither does, only a limit that the user gives is an error.
 func (o *Others) Watch(cmd *cobra.Command, target codec.Target, server *admin.Server) (*trial.Others, error) {
-	given := cmd.Flags().Changed("most-others")
+	given := cmd.Flags().Changed("max-others")
 	watch := &trial.Others{Most: float64(o.Most), Warn: !given, Server: o.pid, Elsewhere: trial.Elsewhere(target)}
 	if cmd.Flags().Changed("server-pid") {
 		if err := watch.Reachable(); err != nil {
@@ -53,7 +53,7 @@ func (o *Others) Watch(cmd *cobra.Command, target codec.Target, server *admin.Se
 			break
 		}
 		if given {
-			return nil, exit.Usagef("%s: --most-others needs --server-pid or --server-stats when the server is on this machine and its process cannot be told by its port; give one of them, or leave --most-others out", cmd.Name())
+			return nil, exit.Usagef("%s: --max-others needs --server-pid or --server-stats when the server is on this machine and its process cannot be told by its port; give one of them, or leave --max-others out", cmd.Name())
 		}
 		watch.Most = 1
 	}

@@ -34,8 +34,8 @@ func (t *running) printed(ctx context.Context, s *serverSide, now Progress) (*re
 	case err != nil:
 		return nil, fmt.Errorf("%s failed: %w; run it by hand", s.label, err)
 	}
-	if t.plan.MostOthers < 1 {
-		spoil(sample, disturbed(before.Between(after), t.plan.MostOthers))
+	if t.plan.MaxOthers < 1 {
+		spoil(sample, disturbed(before.Between(after), t.plan.MaxOthers))
 	}
 	if sample.Metrics, err = metricsOf(out, s.run.Environment.Strict["GOMAXPROCS"]); err != nil {
 		return nil, fmt.Errorf("%s %w", s.label, err)

@@ -22,7 +22,7 @@ func printing(t *testing.T, outputs ...string) Plan {
 	if runtime.GOOS == "windows" {
 		t.Skip("the commands are for sh")
 	}
-	p := Plan{Samples: 4, MostOthers: 1}
+	p := Plan{Samples: 4, MaxOthers: 1}
 	for i, text := range outputs {
 		file := filepath.Join(t.TempDir(), "output")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -107,7 +107,7 @@ func TestDisturbedPrintingDoesNotCount(t *testing.T) {
 	for i := range p.Servers {
 		p.Servers[i].Command = "sleep 0.05; " + p.Servers[i].Command
 	}
-	p.MostOthers, p.Retakes = -1, 2
+	p.MaxOthers, p.Retakes = -1, 2
 	runs, err := Run(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)

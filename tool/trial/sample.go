@@ -36,7 +36,7 @@ func (t *running) sample(ctx context.Context, s *serverSide, now Progress) (*rec
 	var before, after child.Use // the idle connections
 	plan.IdleOpens = func() { before, _ = process.Used() }
 	plan.IdleOpened = func() { after, _ = process.Used() }
-	if t.plan.MostOthers < 1 {
+	if t.plan.MaxOthers < 1 {
 		plan.Rivals = func() (*float64, time.Duration) { return w.rivals(nil) }
 	}
 	plan.Progress = func(p load.Progress) {
@@ -63,7 +63,7 @@ func (t *running) sample(ctx context.Context, s *serverSide, now Progress) (*rec
 	if s.run.Scenario.Load == nil {
 		s.run.Scenario.Load = result.Settings
 	}
-	spoil(sample, w.reasons(t.plan.MostOthers))
+	spoil(sample, w.reasons(t.plan.MaxOthers))
 	if words := process.Said(); words != "" {
 		sample.Artefacts = append(sample.Artefacts, record.Artefact{Kind: "log", Name: "server.log", Data: []byte(strings.ReplaceAll(words, " | ", "\n") + "\n")})
 	}
@@ -172,13 +172,13 @@ const (
 	mostThrottled = 0.01
 )
 
-// reasons returns why the machine makes the sample's figures unreliable. With mostOthers
+// reasons returns why the machine makes the sample's figures unreliable. With maxOthers
 // of 1 nothing is checked.
-func (w *window) reasons(mostOthers float64) (reasons []string) {
-	if mostOthers >= 1 {
+func (w *window) reasons(maxOthers float64) (reasons []string) {
+	if maxOthers >= 1 {
 		return nil
 	}
-	return disturbed(w.meanwhile(nil), mostOthers)
+	return disturbed(w.meanwhile(nil), maxOthers)
 }
 
 // meanwhile returns what the machine did besides this process, the server's and own.
@@ -192,13 +192,13 @@ func (w *window) rivals(own []int) (share *float64, server time.Duration) {
 }
 
 // disturbed returns how others disturbed a measurement.
-func disturbed(m machine.Meanwhile, mostOthers float64) (reasons []string) {
+func disturbed(m machine.Meanwhile, maxOthers float64) (reasons []string) {
 	for _, c := range []struct {
 		part *float64
 		most float64
 		text string
 	}{
-		{m.Others, mostOthers, "other programs used %s of the CPUs (limit %s); stop them, or wait"},
+		{m.Others, maxOthers, "other programs used %s of the CPUs (limit %s); stop them, or wait"},
 		{m.Steal, mostSteal, "steal time was %s of the CPUs: the host ran other machines (limit %s); wait, or use a dedicated machine"},
 		{m.Throttled, mostThrottled, "the cgroup's CPU quota throttled it for %s of the time (limit %s); raise the quota"},
 	} {

@@ -66,10 +66,10 @@ type Plan struct {
 	// Retakes is how many samples that were not valid may be retaken. Zero: half of Samples, at least 1.
 	// Negative: none.
 	Retakes int
-	// MostOthers is the share of all CPUs that other programs may use before a sample
+	// MaxOthers is the share of all CPUs that other programs may use before a sample
 	// becomes invalid. Zero: 0.3. With 1, neither other programs nor steal time nor CPU
 	// quotas are checked.
-	MostOthers float64
+	MaxOthers float64
 	// Seed chooses the turns in which the last is first: half of them.
 	Seed uint64
 	// Progress receives the progress whenever a sample begins, and once a second of a load, from
@@ -81,7 +81,7 @@ type Plan struct {
 const (
 	ServerSamples    = 12
 	BenchmarkSamples = 16 // what callers use for benchmarks, whose runs vary more
-	MostOthers       = 0.3
+	MaxOthers        = 0.3
 	UsualReady       = 30 * time.Second // Server.ReadyWithin
 	UsualStop        = 10 * time.Second // Server.StopWithin
 )
@@ -175,7 +175,7 @@ func (p Plan) begin() (*running, error) {
 	}
 	p.Samples = cmp.Or(p.Samples, ServerSamples)
 	p.Retakes = cmp.Or(p.Retakes, max(1, p.Samples/2))
-	p.MostOthers = cmp.Or(p.MostOthers, MostOthers)
+	p.MaxOthers = cmp.Or(p.MaxOthers, MaxOthers)
 	folder, err := child.Folder("hone-trial")
 	if err != nil {
 		return nil, fmt.Errorf("trial: %w", err)

@@ -66,7 +66,7 @@ func planFor(t *testing.T, flags string) Plan {
 	return Plan{
 		Servers: []Server{{Command: "exec " + service + " -addr " + addr + " " + flags}},
 		Load:    load.Plan{Target: codec.HTTP{URL: "http://" + addr + "/"}, Conns: 1, Requests: 300, For: time.Minute},
-		Samples: 2, MostOthers: 1, Scenario: record.Scenario{Name: "test", Settings: map[string]string{"x": "y"}},
+		Samples: 2, MaxOthers: 1, Scenario: record.Scenario{Name: "test", Settings: map[string]string{"x": "y"}},
 	}
 }
 

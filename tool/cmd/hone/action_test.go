@@ -174,7 +174,7 @@ func newAction(t *testing.T) *action {
 	a.env = map[string]string{
 		"RUNNER_TEMP": filepath.Join(a.dir, "temp"), "GITHUB_WORKSPACE": filepath.Join(a.dir, "work"), "GITHUB_REPOSITORY": "o/r",
 		"GITHUB_REF_NAME": "12/merge", "GITHUB_BASE_REF": "main", "GITHUB_STEP_SUMMARY": filepath.Join(a.dir, "summary.md"), "GITHUB_OUTPUT": filepath.Join(a.dir, "output"),
-		"HONE_PROGRAM": hone, "HONE_KEY": "codec", "HONE_FLAGS": "--cmd=go test -run ^$ -bench Encode -benchmem -benchtime 1ms ./...\n-n=6\n--most-others=100%\n",
+		"HONE_PROGRAM": hone, "HONE_KEY": "codec", "HONE_FLAGS": "--cmd=go test -run ^$ -bench Encode -benchmem -benchtime 1ms ./...\n-n=6\n--max-others=100%\n",
 		"GITHUB_TOKEN": "s3cret", "HONE_PULL": "12", "HONE_REPORT": filepath.Join(a.dir, "temp/hone/report.md"),
 	}
 	return a

@@ -80,8 +80,8 @@ func (f *agentsFlags) check(cmd *cobra.Command, plan load.Plan) error {
 		return nil
 	}
 	switch {
-	case cmd.Flags().Changed("most-others"):
-		return exit.Usagef("load: --most-others covers only this machine; leave it out with --agents")
+	case cmd.Flags().Changed("max-others"):
+		return exit.Usagef("load: --max-others covers only this machine; leave it out with --agents")
 	case f.count < 0:
 		return exit.Usagef("load: --agents-count %d: use 1 or more", f.count)
 	case f.wait <= 0:

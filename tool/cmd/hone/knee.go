@@ -82,7 +82,7 @@ func (f *kneeFlags) define(cmd *cobra.Command) {
 	flags.Lookup("for").DefValue, flags.Lookup("for").Usage = usualTrial.String(), "length of a full trial; a short one lasts a third; both are longer at low rates"
 	f.load.Plan.Conns = usualKneeConn
 	flags.Lookup("conns").DefValue = fmt.Sprint(usualKneeConn)
-	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT, from which --most-others learns the server's process id")
+	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT, from which --max-others learns the server's process id")
 	f.others.Define(cmd, false)
 	flags.StringVar(&f.save, "save", "", "store the trials as a run under this `NAME`; see hone run --help")
 	f.out.Define(cmd, "every trial")

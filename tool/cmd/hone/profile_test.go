@@ -68,7 +68,7 @@ func profiledRuns(t *testing.T) (store string) {
 		plan := trial.Plan{
 			Servers: []trial.Server{{Name: name, Command: "exec " + service + " -addr " + addr + " -planted " + planted}},
 			Load:    load.Plan{Target: codec.HTTP{URL: "http://" + addr + "/"}, Conns: 4, Rate: 400, For: 600 * time.Millisecond},
-			Samples: 1, Retakes: -1, MostOthers: 1,
+			Samples: 1, Retakes: -1, MaxOthers: 1,
 		}
 		runs, err := trial.Run(t.Context(), plan)
 		if err != nil {

@@ -78,7 +78,7 @@ func TestReadmeLoadsAreValid(t *testing.T) {
 	if os.Getenv("HONE_TEST_TIMING") == "" {
 		t.Skip("judges measured figures, so it needs a machine to itself: make timing runs it")
 	}
-	const mostSteal, mostOthers, mostLate = 0.005, 0.05, time.Millisecond / 2
+	const mostSteal, maxOthers, mostLate = 0.005, 0.05, time.Millisecond / 2
 	addr := testrun.FreeAddr(t)
 	server := startHone(t, []string{"serve", "--addr", addr, "--admin", "127.0.0.1:0"})
 	awaitPort(t, addr)
@@ -102,7 +102,7 @@ func TestReadmeLoadsAreValid(t *testing.T) {
 				quiet++
 			case late > mostLate:
 				t.Logf("a sleeper woke %v late", late)
-			case meanwhile.Steal != nil && *meanwhile.Steal > mostSteal || meanwhile.Others != nil && *meanwhile.Others > mostOthers:
+			case meanwhile.Steal != nil && *meanwhile.Steal > mostSteal || meanwhile.Others != nil && *meanwhile.Others > maxOthers:
 			default:
 				quiet++
 				t.Logf("%q: %v, a sleeper woke %v late\n%s", args, err, late, out)

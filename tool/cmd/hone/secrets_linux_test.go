@@ -92,7 +92,7 @@ func TestSecretsStay(t *testing.T) {
 		exit.OK, exit.Invalid)
 	command := "TOKEN=" + secrets["setting"] + " exec hone serve --admin off --addr " + addr + " # " + secrets["argument"]
 	bench := []string{"bench", "--cmd", command, "--env", "SECRET=" + secrets["environment"], "--build", "true " + secrets["build"],
-		"--target", addr, "-n", "1", "-d", "100ms", "--most-others", "100%", "--allow-errors", "--store", store}
+		"--target", addr, "-n", "1", "-d", "100ms", "--max-others", "100%", "--allow-errors", "--store", store}
 	check("bench", append(bench, "--save", "bench"), exit.OK, exit.Invalid)
 	check("bench --json", append(bench, "--discard", "--json", "-o", filepath.Join(dir, "bench.json")), exit.OK, exit.Invalid)
 	died := append([]string{}, bench...)

@@ -116,7 +116,7 @@ func TestStoppedGeneratorDoesNotCount(t *testing.T) {
 	t.Parallel()
 	const stopped = "the generator itself did not run for "
 	for name, args := range map[string][]string{
-		"bench": {"bench", "--cmd", "exec hone serve --service faults --addr ADDR --admin ADMIN", "--target", "ADDR", "-n", "1", "-c", "4", "-d", "2s", "--warmup", "0", "--most-others", "100%", "--json", "--request", "sleep 5ms"},
+		"bench": {"bench", "--cmd", "exec hone serve --service faults --addr ADDR --admin ADMIN", "--target", "ADDR", "-n", "1", "-c", "4", "-d", "2s", "--warmup", "0", "--max-others", "100%", "--json", "--request", "sleep 5ms"},
 		"knee":  {"knee", "ADDR", "--axis", "conns", "--from", "4", "--to", "5", "-d", "3s", "--warmup", "0", "--confirm", "1", "--json", "--expect", "p99<500ms", "--request", "sleep 5ms"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -438,7 +438,7 @@ func TestTerminalOfCommands(t *testing.T) {
 		left  string
 	}{
 		"knee": {"knee " + addr + " -c 2 --expect p99<10s --from 50 --for 1s --warmup 10ms", has("trial 2: ", "req/s", "so far  "), `^INVALID: `},
-		"bench": {"bench --cmd exec hone serve --addr " + free + " --admin 127.0.0.1:0 --target " + free + " -c 2 --rate 100 -n 3 -d 10m --warmup 10ms --most-others 100% --discard",
+		"bench": {"bench --cmd exec hone serve --addr " + free + " --admin 127.0.0.1:0 --target " + free + " -c 2 --rate 100 -n 3 -d 10m --warmup 10ms --max-others 100% --discard",
 			has("sample 1 of 3: the server, measuring", "rate  ", "so far  "), `^hone: bench: interrupted\r\n$`},
 		"demo":    {"demo --for 1s", has("1 of "), `^hone: demo: interrupted`},
 		"torture": {"torture " + addr, has("watching the bystanders"), `^`},
