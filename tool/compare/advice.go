@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// usualPairs detect a difference of 5 % where runs vary by 2 %; twice as many show
+	// defaultPairs detect a difference of 5 % where runs vary by 2 %; twice as many show
 	// that two are the same.
-	usualPairs = 12
+	defaultPairs = 12
 	// looksAhead is how often advise doubles the number of pairs before it gives up.
 	looksAhead = 3
 	// unlucky is how often the true spread exceeds the one that the advice assumes.
@@ -31,7 +31,7 @@ func (j *judgement) advise() *Advice {
 	case ByMissing:
 		return &Advice{Reason: j.lacks()}
 	case ByNumber:
-		return &Advice{Pairs: usualPairs, Reason: fmt.Sprintf("%s; at least %d are needed, %d are usual", j.number(), FewestPairs, usualPairs)}
+		return &Advice{Pairs: defaultPairs, Reason: fmt.Sprintf("%s; at least %d are needed, %d are usual", j.number(), FewestPairs, defaultPairs)}
 	case ByNoFloor:
 		return &Advice{Reason: "A and B were not measured alternately, and the difference between sessions on this machine is not known"}
 	}

@@ -57,7 +57,7 @@ func (j *judgement) exactly() {
 	}
 	if a != b && p > j.level() {
 		c.LimitedBy = ByNumber
-		c.Advice = &Advice{Pairs: usualPairs, Reason: fmt.Sprintf("%g and %g, but %s are too few among so many figures; %d are usual", a, b, j.number(), usualPairs)}
+		c.Advice = &Advice{Pairs: defaultPairs, Reason: fmt.Sprintf("%g and %g, but %s are too few among so many figures; %d are usual", a, b, j.number(), defaultPairs)}
 		return
 	}
 	c.Method, c.LimitedBy = exact, BySpread

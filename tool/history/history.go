@@ -84,7 +84,7 @@ type Options struct {
 	Limit int
 }
 
-const usualLimit = 200
+const defaultLimit = 200
 
 // Read reads the history of the run that ref refers to. Empty: of the newest run.
 func Read(store *record.Store, ref string, o Options) (*History, error) {
@@ -93,7 +93,7 @@ func Read(store *record.Store, ref string, o Options) (*History, error) {
 		return nil, err
 	}
 	if o.Limit <= 0 {
-		o.Limit = usualLimit
+		o.Limit = defaultLimit
 	}
 	all, err := store.List(record.Filter{Scenario: base.Scenario.Hash()})
 	if err != nil {

@@ -49,7 +49,7 @@ func (p Plan) check() error {
 // checkTogether returns an error for fields that contradict each other.
 func (p Plan) checkTogether() error {
 	alone := p.Conns == 0 && (p.Idle > 0 || p.Churn > 0)
-	slower := func(r *traffic.Request) bool { return r.Timeout > cmp.Or(p.Timeout, UsualTimeout) }
+	slower := func(r *traffic.Request) bool { return r.Timeout > cmp.Or(p.Timeout, DefaultTimeout) }
 	for _, f := range []struct {
 		wrong     bool
 		what, try string

@@ -75,7 +75,7 @@ func (c *churner) begin() error {
 	if err != nil {
 		return err
 	}
-	c.alarm = alarm{timer: timer, now: c.run.now, early: int64(usualEarly)}
+	c.alarm = alarm{timer: timer, now: c.run.now, early: int64(defaultEarly)}
 	c.going.Add(1)
 	c.run.goroutines.Go(c.pace)
 	return nil

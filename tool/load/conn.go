@@ -85,9 +85,9 @@ func (s *sizeSum) take(other sizeSum) {
 // The sizes of a read buffer: it grows when a read fills it; beyond the last size it grows only
 // for a longer answer.
 const (
-	leastRead = 512
-	firstRead = 4 << 10
-	usualRead = 64 << 10
+	leastRead   = 512
+	firstRead   = 4 << 10
+	defaultRead = 64 << 10
 )
 
 // read is the connection's reader goroutine. It returns when the connection ends.
@@ -117,7 +117,7 @@ func (c *conn) read() {
 		}
 		full := held == len(in)
 		held = copy(in, in[used:held])
-		if full && (len(in) < usualRead || held == len(in)) {
+		if full && (len(in) < defaultRead || held == len(in)) {
 			in = append(in, make([]byte, len(in))...)
 		}
 	}

@@ -57,7 +57,7 @@ func TestHelloAnswers(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s %s %.10q", c.framing, c.hello, c.answer), func(t *testing.T) {
 			at := serveWith(t, "unix", func(nc net.Conn) {
-				if nc.Read(make([]byte, UsualSize)); c.answer != "" {
+				if nc.Read(make([]byte, DefaultSize)); c.answer != "" {
 					io.WriteString(nc, c.answer)
 				}
 			})

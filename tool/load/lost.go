@@ -91,7 +91,7 @@ func (m *Measured) loss() string {
 // lossy fails for a loss, unless the generator may be late: then only the rate is withheld.
 func (m *Measured) lossy() string {
 	loss := m.loss()
-	if loss == "" || m.plan.MaxLag > UsualMaxLag {
+	if loss == "" || m.plan.MaxLag > DefaultMaxLag {
 		return ""
 	}
 	if stopped, _ := m.notRun(); stopped <= mostLost {

@@ -125,7 +125,7 @@ func TestMessagesInLines(t *testing.T) {
 // asked waits for all of the first four requests, then calls then.
 func asked(then func(net.Conn)) func(net.Conn) {
 	return func(nc net.Conn) {
-		if _, err := io.ReadFull(nc, make([]byte, 4*UsualSize)); err == nil {
+		if _, err := io.ReadFull(nc, make([]byte, 4*DefaultSize)); err == nil {
 			then(nc)
 		}
 	}

@@ -66,7 +66,7 @@ func (v *oneShot) await() (rest []byte, wrong *Error) {
 			return nil, v.ended(err)
 		}
 		held = copy(in, in[used:held])
-		if held == len(in) || n == len(in) && n < usualRead {
+		if held == len(in) || n == len(in) && n < defaultRead {
 			in = append(in, make([]byte, len(in))...)
 		}
 	}

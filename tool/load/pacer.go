@@ -48,7 +48,7 @@ func newPacer(r *run, number, pacers int) (*pacer, error) {
 		run:      r,
 		offering: newOffering(r.plan, r.timeline),
 		due:      make([]arrival, 0, mostDue),
-		alarm:    alarm{timer: timer, now: r.now, early: int64(usualEarly)},
+		alarm:    alarm{timer: timer, now: r.now, early: int64(defaultEarly)},
 		lag:      newHistogram(),
 	}
 	for i := number; i < len(r.conns); i += pacers {
@@ -139,11 +139,11 @@ type alarm struct {
 }
 
 const (
-	usualEarly = 20 * time.Microsecond
-	mostEarly  = 50 * time.Microsecond // the longest spin
-	earlyStep  = 250 * time.Nanosecond
-	longWait   = 200 * time.Microsecond
-	notWorthIt = 5 * time.Microsecond // shorter waits only spin
+	defaultEarly = 20 * time.Microsecond
+	mostEarly    = 50 * time.Microsecond // the longest spin
+	earlyStep    = 250 * time.Nanosecond
+	longWait     = 200 * time.Microsecond
+	notWorthIt   = 5 * time.Microsecond // shorter waits only spin
 )
 
 // until waits for a moment and returns the time then; an error means that the timer was closed.

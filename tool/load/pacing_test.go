@@ -164,7 +164,7 @@ func keepsPace(t *testing.T, lag func() (p50, p99 time.Duration)) {
 		if p50 <= promisedLag || runtime.GOOS != "linux" {
 			return
 		}
-		if p99 <= 2*UsualMaxLag {
+		if p99 <= 2*DefaultMaxLag {
 			quiet++
 		}
 	}

@@ -186,10 +186,10 @@ type Progress struct {
 
 // The values of fields of a Plan that are zero.
 const (
-	UsualSize    = 32
-	UsualFor     = 10 * time.Second
-	UsualTimeout = 5 * time.Second
-	UsualMaxLag  = time.Millisecond
+	DefaultSize    = 32
+	DefaultFor     = 10 * time.Second
+	DefaultTimeout = 5 * time.Second
+	DefaultMaxLag  = time.Millisecond
 )
 
 const (
@@ -227,11 +227,11 @@ func (p Plan) complete() (Plan, error) {
 	if p.Traffic != nil && slices.ContainsFunc(p.Traffic.Shares(), func(s traffic.Share) bool { return s.Limit > 0 }) {
 		p.Warmup = cmp.Or(p.Warmup, -1) // every row counts
 	}
-	p.For = cmp.Or(p.For, UsualFor)
+	p.For = cmp.Or(p.For, DefaultFor)
 	p.Warmup = cmp.Or(p.Warmup, min(p.For/10, longestWarmup))
 	p.Warmup = max(p.Warmup, 0)
-	p.Timeout = cmp.Or(p.Timeout, UsualTimeout)
-	p.MaxLag = cmp.Or(p.MaxLag, UsualMaxLag)
+	p.Timeout = cmp.Or(p.Timeout, DefaultTimeout)
+	p.MaxLag = cmp.Or(p.MaxLag, DefaultMaxLag)
 	if p.Echo {
 		p.Expect = p.Content
 	}
@@ -296,7 +296,7 @@ func (p Plan) Carried() []byte {
 		_, most := p.Sizes.Bounds()
 		return letters(most, p.Seed)
 	}
-	return letters(cmp.Or(p.Size, UsualSize), p.Seed)
+	return letters(cmp.Or(p.Size, DefaultSize), p.Seed)
 }
 
 // letters returns content that is a function of the seed.

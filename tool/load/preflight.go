@@ -25,7 +25,7 @@ const (
 	spareDescriptors = 64
 	manyConns        = 1000
 	briefly          = 10 // a tenth of the churn connections of a second is assumed to be open at once
-	usualHeld        = time.Minute
+	defaultHeld      = time.Minute
 	reusedHeld       = time.Second
 )
 
@@ -106,7 +106,7 @@ func machineResources(loopback bool) resources {
 	if fields := settings("ip_local_port_range"); len(fields) == 2 && fields[1] >= fields[0] {
 		have.ports = fields[1] - fields[0] + 1
 	}
-	have.held = usualHeld
+	have.held = defaultHeld
 	const everywhere, onLoopback = 1, 2
 	if reuse := settings("tcp_tw_reuse"); len(reuse) == 1 && (reuse[0] == everywhere || reuse[0] == onLoopback && loopback) {
 		have.held = reusedHeld

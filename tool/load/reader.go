@@ -35,7 +35,7 @@ func (r *run) startReaders() {
 			break // too few descriptors: opening the connections reports that
 		}
 		r.readers = append(r.readers, &reader{
-			run: r, poll: poll, in: make([]byte, usualRead), conns: make([]atomic.Pointer[conn], r.plan.Conns),
+			run: r, poll: poll, in: make([]byte, defaultRead), conns: make([]atomic.Pointer[conn], r.plan.Conns),
 		})
 	}
 	for _, rd := range r.readers {

@@ -217,7 +217,7 @@ func (m *Measured) result() *Result {
 		r.Client.DelayP99, r.Client.DelayMax = quantile(m.Delay.Histogram, 99, 100), new(float64(m.Stop)/1e3)
 	}
 	m.bounds(r)
-	if m.plan.MaxLag > UsualMaxLag && m.loss() != "" {
+	if m.plan.MaxLag > DefaultMaxLag && m.loss() != "" {
 		r.RateAtLeast = m.perSecond(m.Good)
 	}
 	if m.Sizes.Counted > 0 {

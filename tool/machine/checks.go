@@ -164,13 +164,13 @@ func (h *host) checkDescriptors() Check {
 	return c
 }
 
-// usualPorts is the number of ephemeral ports that Linux has by default.
-const usualPorts = 28_232
+// defaultPorts is the number of ephemeral ports that Linux has by default.
+const defaultPorts = 28_232
 
 func (h *host) checkPorts() Check {
 	const name = "net.ipv4.ip_local_port_range"
 	c := Check{
-		Name: "ports", State: Unknown, Found: h.sysctl(name), Want: "at least " + strconv.Itoa(usualPorts),
+		Name: "ports", State: Unknown, Found: h.sysctl(name), Want: "at least " + strconv.Itoa(defaultPorts),
 		Why: "a client needs one port per connection to the same address, and a closed connection holds its port for a minute (TIME_WAIT)",
 	}
 	var from, to int
@@ -179,7 +179,7 @@ func (h *host) checkPorts() Check {
 		return c
 	}
 	count := to - from + 1
-	if c.State = OK; count < usualPorts {
+	if c.State = OK; count < defaultPorts {
 		c.State, c.Want, c.Fix = Warn, "10240 65535", setSysctl(name, "10240 65535")
 	}
 	c.Found = fmt.Sprintf("%d (%d-%d)", count, from, to)

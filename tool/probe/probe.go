@@ -82,22 +82,22 @@ func (s Source) Take(ctx context.Context, kinds ...Kind) ([]record.Artefact, err
 func (s Source) Lasts() time.Duration { return s.complete().For }
 
 const (
-	usualFor      = 5 * time.Second
-	usualMost     = 64 << 20
-	usualPatience = 20 * time.Second
+	defaultFor      = 5 * time.Second
+	defaultMost     = 64 << 20
+	defaultPatience = 20 * time.Second
 )
 
 // complete fills in the defaults.
 func (s Source) complete() Source {
 	if s.For <= 0 {
-		s.For = usualFor
+		s.For = defaultFor
 	}
 	s.For = (s.For + time.Second - 1).Truncate(time.Second)
 	if s.MostBytes <= 0 {
-		s.MostBytes = usualMost
+		s.MostBytes = defaultMost
 	}
 	if s.Patience <= 0 {
-		s.Patience = usualPatience
+		s.Patience = defaultPatience
 	}
 	return s
 }

@@ -28,11 +28,11 @@ func (s webServer) Stats() engine.Stats { return s.Server.Stats().Stats }
 
 // Limits of the service http.
 const (
-	mostEchoed   = 1 << 20 // bytes
-	mostEvents   = 10_000
-	usualEvents  = 10
-	longestPause = time.Minute
-	usualPause   = 100 * time.Millisecond
+	mostEchoed    = 1 << 20 // bytes
+	mostEvents    = 10_000
+	defaultEvents = 10
+	longestPause  = time.Minute
+	defaultPause  = 100 * time.Millisecond
 )
 
 // webHandler serves the paths of the service http.
@@ -77,7 +77,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 
 // stream sends server-sent events and flushes each: ?n=10&pause=100ms.
 func stream(w http.ResponseWriter, r *http.Request) {
-	n, pause := usualEvents, usualPause
+	n, pause := defaultEvents, defaultPause
 	query := r.URL.Query()
 	var errs [2]error
 	if text := query.Get("n"); text != "" {

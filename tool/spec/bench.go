@@ -34,7 +34,7 @@ type Bench struct {
 // Define adds the flags, which are also the keys of a scenario file.
 func (f *Bench) Define(cmd *cobra.Command) {
 	cmd.Flags().SortFlags = false
-	f.readyWithin, f.stopWithin, f.samples = trial.UsualReady, trial.UsualStop, trial.ServerSamples
+	f.readyWithin, f.stopWithin, f.samples = trial.DefaultReady, trial.DefaultStop, trial.ServerSamples
 	new(settings).define(cmd, slices.Concat([]setting{
 		{name: "scenario", short: "f", value: &f.Scenario, usage: "read these flags from `FILE` (TOML or JSON)"},
 		{name: "cmd", value: &f.cmd, usage: "shell `COMMAND` that runs the server"},

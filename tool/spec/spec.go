@@ -60,7 +60,7 @@ func (f *Load) Define(cmd *cobra.Command) { f.settings.define(cmd, f.all()) }
 // all returns all settings of a load.
 func (f *Load) all() []setting {
 	p := &f.Plan
-	p.Conns, p.For, p.Timeout, p.MaxLag = 1, load.UsualFor, load.UsualTimeout, load.UsualMaxLag
+	p.Conns, p.For, p.Timeout, p.MaxLag = 1, load.DefaultFor, load.DefaultTimeout, load.DefaultMaxLag
 	f.arrivals = Choice{load.Poisson.String(), []string{load.Constant.String(), load.Poisson.String()}}
 	f.requests.files = &f.target.files
 	return slices.Concat([]setting{

@@ -74,7 +74,7 @@ func kindOf(scheme string) kinds {
 
 // settings returns those of the target.
 func (f *target) settings() []setting {
-	f.size, f.limit, f.echo = load.UsualSize, codec.MostAnswer, true
+	f.size, f.limit, f.echo = load.DefaultSize, codec.MostAnswer, true
 	const target, url = "use tcp:// or unix: for messages", "use http:// for a web service"
 	const body, https, message = "use --body for what a request carries", "use https:// or wss://", "use --expect-content for what to expect"
 	return []setting{

@@ -29,14 +29,14 @@ var http2Scenarios = []Scenario{
 }
 
 const (
-	stormPeers   = 8
-	stormConns   = 20 // of one client, one after the other, as the server ends them
-	stormBlock   = 32 << 10
-	usualStreams = 100 // at once, where the server sets no limit
-	mostOpened   = 250
-	usualList    = 1 << 20   // of a head, where the server sets no limit
-	stormGrown   = 200 << 20 // bytes of memory, for a fall
-	cancelCode   = 8
+	stormPeers     = 8
+	stormConns     = 20 // of one client, one after the other, as the server ends them
+	stormBlock     = 32 << 10
+	defaultStreams = 100 // at once, where the server sets no limit
+	mostOpened     = 250
+	defaultList    = 1 << 20   // of a head, where the server sets no limit
+	stormGrown     = 200 << 20 // bytes of memory, for a fall
+	cancelCode     = 8
 )
 
 var shut = []uint32{windowSize, 0} // no answer gets through
@@ -65,7 +65,7 @@ func (a *Arena) breaker(ctx context.Context, peer int, pairs ...uint32) (*breake
 	if err != nil {
 		return nil, err
 	}
-	h := &breaker{Conn: c, peer: peer, streams: usualStreams, list: usualList, ended: map[uint32]bool{}}
+	h := &breaker{Conn: c, peer: peer, streams: defaultStreams, list: defaultList, ended: map[uint32]bool{}}
 	h.good, _ = a.target.fields(a.target.Target)
 	h.pack()
 	h.stream--
@@ -88,7 +88,7 @@ func (h *breaker) learn(e event) bool {
 		case mostStreams:
 			h.streams = n
 		case listSize:
-			h.list = min(n, usualList)
+			h.list = min(n, defaultList)
 		}
 	}
 	return e.kind == settingsFrame

@@ -50,7 +50,7 @@ type Progress struct {
 	Made  *Result // the newest result; nil: none has come
 }
 
-const usualBaseline = 2 * time.Second
+const defaultBaseline = 2 * time.Second
 
 // run is a running Plan.
 type run struct {
@@ -71,7 +71,7 @@ var errNoBaseline = errors.New("the server does not serve good requests before a
 // scenarios that had ended, and says so. An error means that there was nothing to attack.
 func Run(ctx context.Context, p Plan) (*Report, error) {
 	if p.Baseline == 0 {
-		p.Baseline = usualBaseline
+		p.Baseline = defaultBaseline
 	}
 	p.Limits = p.Limits.complete()
 	if p.Scenarios == nil {

@@ -76,11 +76,11 @@ func (s *serverSide) start(ctx context.Context, target codec.Target) (*child.Chi
 		return nil, fmt.Errorf("something answers at %v before %s was started; stop it, or use another port", target, s.label)
 	}
 	heard := s.Ready.listen()
-	process, err := child.Start(s.shell(ctx, s.Command), child.Options{Signal: true, Grace: cmp.Or(s.StopWithin, UsualStop), Said: heard.line})
+	process, err := child.Start(s.shell(ctx, s.Command), child.Options{Signal: true, Grace: cmp.Or(s.StopWithin, DefaultStop), Said: heard.line})
 	if err != nil {
 		return nil, fmt.Errorf("the command of %s could not be run: %w", s.label, err)
 	}
-	if err := s.await(ctx, process, heard, target, cmp.Or(s.ReadyWithin, UsualReady)); err != nil {
+	if err := s.await(ctx, process, heard, target, cmp.Or(s.ReadyWithin, DefaultReady)); err != nil {
 		process.Stop()
 		return nil, err
 	}

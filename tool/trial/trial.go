@@ -82,8 +82,8 @@ const (
 	ServerSamples    = 12
 	BenchmarkSamples = 16 // what callers use for benchmarks, whose runs vary more
 	MaxOthers        = 0.3
-	UsualReady       = 30 * time.Second // Server.ReadyWithin
-	UsualStop        = 10 * time.Second // Server.StopWithin
+	DefaultReady     = 30 * time.Second // Server.ReadyWithin
+	DefaultStop      = 10 * time.Second // Server.StopWithin
 )
 
 // Progress is the state of a trial.

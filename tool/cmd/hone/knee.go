@@ -34,9 +34,9 @@ type kneeFlags struct {
 }
 
 const (
-	usualFromRate = 100
-	usualKneeConn = 50
-	usualTrial    = 3 * time.Second
+	defaultFromRate = 100
+	defaultKneeConn = 50
+	defaultTrial    = 3 * time.Second
 )
 
 func newKnee() *cobra.Command {
@@ -78,10 +78,10 @@ func (f *kneeFlags) define(cmd *cobra.Command) {
 	flags.BoolVar(&f.quick, "quick", false, "a rough knee in half a minute: --for 1s --width 10% --confirm 1, where these are not given")
 	flags.DurationVar(&f.cool, "cool", time.Second, "pause after a trial that missed, for the server to recover")
 	f.load.Define(cmd)
-	f.load.Plan.For = usualTrial
-	flags.Lookup("for").DefValue, flags.Lookup("for").Usage = usualTrial.String(), "length of a full trial; a short one lasts a third; both are longer at low rates"
-	f.load.Plan.Conns = usualKneeConn
-	flags.Lookup("conns").DefValue = fmt.Sprint(usualKneeConn)
+	f.load.Plan.For = defaultTrial
+	flags.Lookup("for").DefValue, flags.Lookup("for").Usage = defaultTrial.String(), "length of a full trial; a short one lasts a third; both are longer at low rates"
+	f.load.Plan.Conns = defaultKneeConn
+	flags.Lookup("conns").DefValue = fmt.Sprint(defaultKneeConn)
 	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT, from which --max-others learns the server's process id")
 	f.others.Define(cmd, false)
 	flags.StringVar(&f.save, "save", "", "store the trials as a run under this `NAME`; see hone run --help")
@@ -105,7 +105,7 @@ func (f *kneeFlags) plan(cmd *cobra.Command, target string) (knee.Plan, error) {
 	if plan.From == 0 && plan.Whole {
 		plan.From = 1
 	} else if plan.From == 0 {
-		plan.From = usualFromRate
+		plan.From = defaultFromRate
 	}
 	switch {
 	case len(f.goals.List) == 0:

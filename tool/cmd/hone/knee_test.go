@@ -109,7 +109,7 @@ func TestQuickKnee(t *testing.T) {
 		width   float64
 		confirm int
 	}{
-		{nil, usualTrial, 0.02, 3},
+		{nil, defaultTrial, 0.02, 3},
 		{[]string{"--quick"}, time.Second, 0.1, 1},
 		{[]string{"--quick", "--for", "2s", "--confirm", "2"}, 2 * time.Second, 0.1, 2},
 	} {

@@ -12,8 +12,8 @@ import (
 
 // Defaults of hone serve's addresses.
 const (
-	usualAddr  = "127.0.0.1:7000"
-	usualAdmin = "127.0.0.1:7070"
+	defaultAddr  = "127.0.0.1:7000"
+	defaultAdmin = "127.0.0.1:7070"
 )
 
 func newServe() *cobra.Command {
@@ -50,9 +50,9 @@ docs/upgrades.md.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.Addr, "addr", usualAddr, "serve on `HOST:PORT`, unix:PATH or fd:N; port 0 picks a free one")
+	flags.StringVar(&f.Addr, "addr", defaultAddr, "serve on `HOST:PORT`, unix:PATH or fd:N; port 0 picks a free one")
 	flags.Var(&f.Mode, "socket-mode", "permissions of the socket file of unix:PATH, in octal: 0660 also allows its group")
-	flags.StringVar(&f.Admin, "admin", usualAdmin, "metrics, profiles and health on `HOST:PORT`, unix:PATH, or off")
+	flags.StringVar(&f.Admin, "admin", defaultAdmin, "metrics, profiles and health on `HOST:PORT`, unix:PATH, or off")
 	flags.StringVar(&f.TokenFile, "admin-token-file", "", "`FILE` with the token with which other machines may use the admin side")
 	flags.StringArrayVar(&f.AdminHosts, "admin-host", nil, "accept this host `NAME` in requests to the admin side, as in hone.internal; repeat for more")
 	flags.Var(&f.Engine, "engine", "I/O engine")

@@ -36,7 +36,7 @@ type tortureFlags struct {
 	scenarios []torture.Scenario
 }
 
-const usualWait = 75 * time.Second
+const defaultWait = 75 * time.Second
 
 func newTorture() *cobra.Command {
 	f := new(tortureFlags)
@@ -82,7 +82,7 @@ Exit codes: 0 when all survived (with --against: nothing is worse than in that r
 	flags.StringSliceVar(&f.only, "only", nil, "run only these scenarios, as in half-close,trickle")
 	flags.BoolVar(&f.list, "list", false, "print the scenarios, and attack nothing")
 	flags.StringVar(&f.against, "against", "", "compare with the report in this `FILE`, written with --json")
-	flags.DurationVar(&f.wait, "wait", usualWait, "how long to wait for the server's time limits")
+	flags.DurationVar(&f.wait, "wait", defaultWait, "how long to wait for the server's time limits")
 	flags.BoolVar(&f.anywhere, "anywhere", false, "attack an address that is not private, too: only servers that are yours")
 	flags.Uint64Var(&f.seed, "seed", 1, "random seed of inputs and pauses")
 	f.out.DefineProgress(cmd, "every scenario")

@@ -38,11 +38,11 @@ type NATS struct {
 }
 
 const (
-	usualWait = 10 * time.Second
-	callEach  = 500 * time.Millisecond
-	mostCalls = 1024 // agents that may answer
-	leastRoom = 1024 // smallest max_payload of a server, in bytes
-	mostRoom  = 128 << 10
+	defaultWait = 10 * time.Second
+	callEach    = 500 * time.Millisecond
+	mostCalls   = 1024 // agents that may answer
+	leastRoom   = 1024 // smallest max_payload of a server, in bytes
+	mostRoom    = 128 << 10
 )
 
 // call is what a coordinator sends to idle agents.
@@ -110,7 +110,7 @@ func (n *NATS) check() error {
 
 // want returns how many agents there should be, within how long; 0: all that come in that time.
 func (n *NATS) want() (int, time.Duration) {
-	return n.Count, cmp.Or(n.Wait, usualWait)
+	return n.Count, cmp.Or(n.Wait, defaultWait)
 }
 
 // open publishes calls for agents until close.
