@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -250,12 +252,71 @@ func TestMQTTThroughKills(t *testing.T) {
 	t.Logf("%d kills: %d messages acknowledged, %d sent again; of QoS 1 %d are stored twice", kills, all(), again, twice[1])
 }
 
+// TestMQTTReconnects: after kill -9 all clients come back at once, and each is in its session in time.
+func TestMQTTReconnects(t *testing.T) {
+	if testing.Short() || testrun.Race {
+		t.Skip("it measures time, and opens many connections: run it without -short and without -race")
+	}
+	n := testrun.Sized(200, 10_000)
+	dir, addr := filepath.Join(t.TempDir(), "log"), testrun.FreeAddr(t)
+	start := func() *ran {
+		return launch(t, exec.Command(os.Args[0], append(gatewayArgs(dir, "127.0.0.1:0"), "--mqtt", addr, "--connections", "12000")...))
+	}
+	g := start()
+	meters := make([]*publisher, n)
+	for i := range meters {
+		meters[i] = &publisher{name: fmt.Sprint("meter-", i), five: i%2 == 0}
+	}
+	connect := func(want bool) time.Duration {
+		var running sync.WaitGroup
+		began, tries := time.Now(), atomic.Int64{}
+		for _, m := range meters {
+			running.Go(func() {
+				for {
+					present, err := m.connect(addr)
+					if tries.Add(1); err == nil {
+						if present != want {
+							t.Errorf("%s: session present: %v", m.name, present)
+						}
+						return
+					}
+					if m.nc != nil {
+						m.nc.Close()
+					}
+					if time.Since(began) > time.Minute {
+						t.Errorf("%s: %v", m.name, err)
+						return
+					}
+					<-time.After(50 * time.Millisecond) // as a client waits
+				}
+			})
+		}
+		running.Wait()
+		took := time.Since(began)
+		t.Logf("%d clients are welcome %v after the start, by %d connections", n, took, tries.Load())
+		return took
+	}
+	connect(false)
+	g.kill()
+	for _, m := range meters {
+		m.nc.Close()
+	}
+	start()
+	if took := connect(true); took > 15*time.Second {
+		t.Errorf("%v", took)
+	}
+	for _, m := range meters {
+		m.nc.Close()
+	}
+}
+
 // TestMQTTNeedsAFolder: honed refuses flags of MQTT that cannot work.
 func TestMQTTNeedsAFolder(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ line, says string }{
 		{"--mqtt 127.0.0.1:0 --log nats://127.0.0.1:1", "--http and --mqtt need a log in a folder"},
 		{"--mqtt 127.0.0.1:0 --mqtt-level quorum", "--mqtt-level is received or disk, not quorum"},
+		{"--mqtt 127.0.0.1:0 --mqtt-keep-alive 65536", "--mqtt-keep-alive is at most 65535 seconds, not 65536"},
 	} {
 		code, _, errs := honed(t, append(gatewayArgs(t.TempDir(), "127.0.0.1:0"), strings.Fields(c.line)...)...)
 		if code != commandline.Usage || !strings.Contains(errs, c.says) {
