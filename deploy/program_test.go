@@ -38,8 +38,10 @@ func build(t testing.TB, command string) string {
 // program is a hone serve that runs until the test ends.
 type program struct {
 	Addr, Admin string // as printed by --json
-	cmd         *exec.Cmd
-	ended       chan struct{}
+	// Those of honed:
+	Listen, HTTP, MQTT []string
+	cmd                *exec.Cmd
+	ended              chan struct{}
 }
 
 // start runs hone with args and --json.
