@@ -21,9 +21,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/fakenet"
 	"github.com/hone-go/hone/internal/testrun"
 )
 
@@ -43,6 +45,8 @@ const (
 	overUnix    = "unix"
 	overAdapter = "adapter" // a wrapper of TCP, which engines must not treat as a socket
 	overTLS     = "tls"     // NewTLSListener on TCP
+	overEnds    = "ends"    // connections in memory, which know fake time
+	overEndsTLS = "ends-tls"
 )
 
 func (g ground) String() string {
@@ -142,8 +146,20 @@ func oneByOne(t *testing.T, grounds []ground, test func(t *testing.T, g ground))
 	}
 }
 
-// patience is the timeout of everything that a test waits for.
-const patience = 20 * time.Second
+// inFakeTime runs a test on every engine over connections in memory, and for the engine with event loops over TLS,
+// too. What waits costs nothing there, and a busy machine delays nothing.
+func inFakeTime(t *testing.T, test func(t *testing.T, g ground)) {
+	t.Helper()
+	t.Parallel()
+	for _, g := range append(over(overEnds), ground{engine.Engine{}, overEndsTLS}) {
+		t.Run(g.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, g) })
+		})
+	}
+}
+
+// patience is the timeout of everything that a test waits for, on a busy machine too.
+const patience = time.Minute
 
 // tick is the resolution of a server's clock: no limit applies earlier than that before
 // it is reached.
@@ -165,11 +181,11 @@ func heard[T any](t *testing.T, ch <-chan T, what string) T {
 func eventually(within time.Duration, ok func() bool) bool {
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
-	pause := 2 * time.Millisecond
+	pause := time.Millisecond / 4
 	ticks := time.NewTicker(pause)
 	defer ticks.Stop()
 	for n := 1; !ok(); n++ {
-		if n%20 == 0 && pause < 16*time.Millisecond { // a long wait: some conditions cost much
+		if n%8 == 0 && pause < 16*time.Millisecond { // a long wait: some conditions cost much
 			pause *= 2
 			ticks.Reset(pause)
 		}
@@ -254,6 +270,7 @@ type server struct {
 	addr  net.Addr
 	label string
 	ends  chan engine.Reason // reasons passed to OnClose, in order
+	net   *fakenet.Listener  // nil: addr is in the kernel
 
 	mu     sync.Mutex
 	opened map[engine.Conn]int
@@ -268,7 +285,17 @@ var servers atomic.Uint64 // numbers servers, for their labels
 // are left.
 func serve(t *testing.T, g ground, p engine.Protocol, set ...func(s *engine.Server)) *server {
 	t.Helper()
-	return serveOn(t, g, listen(t, g.network), p, set...)
+	if g.network != overEnds && g.network != overEndsTLS {
+		return serveOn(t, g, listen(t, g.network), p, set...)
+	}
+	in := fakenet.Listen()
+	ln := net.Listener(in)
+	if g.network == overEndsTLS {
+		ln = engine.NewTLSListener(in, &tls.Config{Certificates: []tls.Certificate{certificate()}})
+	}
+	s := serveOn(t, g, ln, p, set...)
+	s.net = in
+	return s
 }
 
 func serveOn(t *testing.T, g ground, ln net.Listener, p engine.Protocol, set ...func(s *engine.Server)) *server {
@@ -356,7 +383,7 @@ func labelledGoroutines() map[string]int {
 // TestMain runs the tests. At the end no goroutine of a server, and no socket, may
 // be left: looking after each test would cost more than the tests.
 func TestMain(m *testing.M) {
-	testrun.SideBySide(8)
+	testrun.SideBySide(12)
 	if ln, err := net.Listen("tcp", "127.0.0.1:0"); err == nil { // opens the runtime's poller
 		ln.Close()
 	}
@@ -448,7 +475,10 @@ func (s *server) shutdown(ctx context.Context) <-chan outcome {
 func (s *server) drain(t *testing.T) <-chan outcome {
 	t.Helper()
 	done := s.shutdown(context.Background())
-	shut := listen(t, overTCP)
+	shut := net.Listener(fakenet.Listen())
+	if s.net == nil {
+		shut = listen(t, overTCP)
+	}
 	shut.Close() // fails unless the server is draining
 	if !eventually(patience, func() bool { return s.Serve(shut) == engine.ErrServerClosed }) {
 		t.Fatal("the server did not start to drain")
@@ -520,15 +550,30 @@ type client struct {
 }
 
 // dial connects to the server. All operations of the client have timeouts.
-func (s *server) dial(t *testing.T) *client {
+// connect opens a connection, which has no client yet.
+func (s *server) connect(t *testing.T) (nc net.Conn) {
 	t.Helper()
-	nc, err := net.Dial(s.addr.Network(), s.addr.String())
+	var err error
+	if s.net != nil {
+		nc, err = s.net.Dial()
+	} else {
+		nc, err = net.Dial(s.addr.Network(), s.addr.String())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { nc.Close() })
-	if s.g.network == overTLS {
+	return nc
+}
+
+func (s *server) dial(t *testing.T) *client {
+	t.Helper()
+	nc := s.connect(t)
+	switch s.g.network {
+	case overTLS:
 		nc = secured(nc)
+	case overEndsTLS:
+		nc = tls.Client(nc, quick())
 	}
 	return s.over(t, nc)
 }

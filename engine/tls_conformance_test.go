@@ -29,11 +29,7 @@ func withTLS() []ground {
 // dialClear connects without a handshake.
 func (s *server) dialClear(t *testing.T) net.Conn {
 	t.Helper()
-	nc, err := net.Dial(s.addr.Network(), s.addr.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { nc.Close() })
+	nc := s.connect(t)
 	nc.SetDeadline(time.Now().Add(patience))
 	return nc
 }
@@ -514,9 +510,9 @@ func TestDeafPeersOverTLS(t *testing.T) {
 // A connection whose turn at the handshake comes when its time is over, or that ends in line, takes
 // no turn from others.
 func TestTurnsAreNotLost(t *testing.T) {
-	const frame = 500 * time.Millisecond
+	const frame = 2 * time.Second
 	loops := slices.DeleteFunc(over(overTLS), func(g ground) bool { return !g.isInline() })
-	oneByOne(t, loops, func(t *testing.T, g ground) {
+	onEach(t, loops, func(t *testing.T, g ground) {
 		shaking, handling := newGate(t), newGate(t)
 		var slow atomic.Bool
 		config := &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
