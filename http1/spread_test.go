@@ -17,6 +17,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/internal/fakenet"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // errRefused is what a client gets that connects after the start of the drain.
@@ -25,9 +26,15 @@ var errRefused = errors.New("nobody listens")
 // With Limits.SpreadTime, clients that ask now and then leave one after the other with an answer: over the fast path, on
 // loan, and over HTTP/2. Nothing is asked in vain. Those that ask nothing stay to the end.
 func TestShutdownSpreads(t *testing.T) {
+	t.Parallel() // it shares nothing
 	const each, idlers, whole = 800, 50, 20 * time.Second
-	for _, e := range engine.All() {
+	engines := engine.All()
+	if !testrun.All() {
+		engines = engines[len(engines)-1:] // the default: each computes for three seconds
+	}
+	for _, e := range engines {
 		t.Run(e.Name(), func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				ln := fakenet.Listen()
 				s := &Server{Engine: e, Limits: engine.Limits{SpreadTime: whole, Conns: 1 << 14}, Std: &http.Server{Protocols: new(http.Protocols)}}
