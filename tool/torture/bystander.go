@@ -119,7 +119,7 @@ func (c *crowd) measureLag(ctx context.Context) {
 // pause stops the asking, and returns when nobody has a connection any more.
 func (c *crowd) pause(ctx context.Context) {
 	c.locked(func() { c.paused = true })
-	c.await(ctx, func(b *bystander) bool { return b.conn == nil })
+	c.await(ctx, func() bool { return false }, func(b *bystander) bool { return b.conn == nil })
 }
 
 // goOn lets everybody ask again.
@@ -129,27 +129,28 @@ func (c *crowd) goOn() { c.locked(func() { c.paused = false }) }
 func (c *crowd) begin() { c.locked(func() { c.felt, c.first, c.took = Bystanders{}, nil, c.took[:0] }) }
 
 // settled waits until every bystander has had an answer to a request that it sent after now. It
-// reports false when that takes longer than the crowd's patience.
-func (c *crowd) settled(ctx context.Context) bool {
+// reports false when that takes longer than the crowd's patience, or nobody is left to answer.
+func (c *crowd) settled(ctx context.Context, server *Process) bool {
 	c.locked(func() {
 		c.since = time.Now()
 		for _, b := range c.all {
 			b.calm = false
 		}
 	})
-	return c.await(ctx, func(b *bystander) bool { return b.calm })
+	ended := func() bool { _, ended := server.ended(); return ended }
+	return c.await(ctx, ended, func(b *bystander) bool { return b.calm })
 }
 
 // await waits until something is true of every bystander. It reports false when that takes longer than
-// the crowd's patience.
-func (c *crowd) await(ctx context.Context, is func(*bystander) bool) bool {
+// the crowd's patience, or is hopeless.
+func (c *crowd) await(ctx context.Context, hopeless func() bool, is func(*bystander) bool) bool {
 	for until := time.Now().Add(c.patience); ; {
 		waiting := false
 		c.locked(func() { waiting = slices.ContainsFunc(c.all, func(b *bystander) bool { return !is(b) }) })
 		if !waiting {
 			return true
 		}
-		if time.Now().After(until) || !pause(ctx, askEvery/4) {
+		if time.Now().After(until) || hopeless() || !pause(ctx, askEvery/4) {
 			return false
 		}
 	}

@@ -339,7 +339,7 @@ func (r *run) recover(ctx context.Context) bool {
 // busy machine, unless there is a reason to give up.
 func (r *run) settled(ctx context.Context, hopeless func() error) bool {
 	for range 4 {
-		if r.crowd.settled(ctx) {
+		if r.crowd.settled(ctx, nil) {
 			return true
 		}
 		if hopeless() != nil {
@@ -366,7 +366,7 @@ func (r *run) try(ctx context.Context, scenarios []Scenario) (results []Result, 
 	if scenarios[0].Access == Owned {
 		limit += r.Limits.Stop
 	}
-	r.crowd.settled(ctx) // as when the process is looked at again: bystanders have descriptors, too
+	r.crowd.settled(ctx, r.process) // as when the process is looked at again: bystanders have descriptors, too
 	began := time.Now()
 	watched := r.process.follow(ctx, r.Limits)
 	if scenarios[0].Alone {
@@ -396,7 +396,7 @@ func (r *run) try(ctx context.Context, scenarios []Scenario) (results []Result, 
 	looking.Wait()
 	r.crowd.goOn()
 	over := time.Now()
-	settled := r.crowd.settled(ctx)
+	settled := r.crowd.settled(ctx, r.process)
 	then := aftermath{settled: settled, after: time.Since(over), together: len(scenarios), early: early}
 	felt := r.crowd.soFar()
 	if early > 0 {

@@ -89,6 +89,7 @@ func (p *piped) serve(nc net.Conn) {
 // Scenarios that wait share their waits: of seven that were tried twice one after another, 15 waits. What
 // a fall ends early takes next to none.
 func TestWaitsOverlap(t *testing.T) {
+	t.Parallel()
 	const all = 7
 	for _, c := range []struct {
 		name string
@@ -102,6 +103,7 @@ func TestWaitsOverlap(t *testing.T) {
 		{"one falls after its wait", map[int]string{4: late}, 2 + all},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				server := newPiped(t)
 				// Bystanders ask meanwhile, which is what this test costs; what comes besides takes up to 16 s.
