@@ -164,7 +164,7 @@ func TestReasonFromAdvanceStopsTheConnection(t *testing.T) {
 func TestPushThatWasAcceptedIsDelivered(t *testing.T) {
 	rounds := testrun.Sized(10, 40)
 	grounds := append(over(overTCP), ground{engine.Engine{}, overUnix}, ground{engine.Engine{}, overAdapter})
-	onEach(t, grounds, func(t *testing.T, g ground) {
+	oneByOne(t, grounds, func(t *testing.T, g ground) {
 		for _, way := range []string{"close", "refuse", "error", "half-close", "take over", "drain"} {
 			t.Run(way, func(t *testing.T) {
 				s := newPushed(t, g)

@@ -124,7 +124,6 @@ func (h hooked) SetLinger(seconds int) error {
 // A Close of the server while a socket is handed over is not lost: the user's next read
 // or write fails.
 func TestCloseDuringAHandOverEndsTheUsersReads(t *testing.T) {
-	t.Parallel()
 	taking := func(onTake func(), ended chan<- error) lines {
 		return lines{serve: func(t *engine.Turn, line []byte) error {
 			t.TakeOver(forGood(func(nc net.Conn, _ []byte) {
@@ -185,7 +184,7 @@ func TestCloseDuringAHandOverEndsTheUsersReads(t *testing.T) {
 	t.Run("at any moment", func(t *testing.T) {
 		const rounds = 100
 		grounds := append(over(overTCP), ground{engine.Engine{}, overUnix})
-		onEach(t, grounds, func(t *testing.T, g ground) {
+		oneByOne(t, grounds, func(t *testing.T, g ground) {
 			lost := 0
 			hold := 20 * time.Microsecond // how long the handler runs after Close was called: to be just late enough
 			for range rounds {
@@ -462,7 +461,7 @@ func TestShutdownKeepsToItsContext(t *testing.T) {
 func TestCloseWhileAConnectionIsAccepted(t *testing.T) {
 	rounds := testrun.Sized(30, 200)
 	grounds := append(over(overTCP), ground{engine.Engine{}, overUnix}, ground{engine.Engine{}, overAdapter})
-	onEach(t, grounds, func(t *testing.T, g ground) {
+	oneByOne(t, grounds, func(t *testing.T, g ground) { // which takes all processors
 		for round := range rounds {
 			s := serve(t, g, answering)
 			c := s.dial(t)
