@@ -56,6 +56,7 @@ func (l *logged) lines(t *testing.T) (all []map[string]any) {
 // A panic is logged and counted alike on the fast path, on a lent connection and in HTTP/2.
 // http.ErrAbortHandler is neither.
 func TestPanicsAreLoggedAlike(t *testing.T) {
+	t.Parallel()
 	panics := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/abort" {
 			panic(http.ErrAbortHandler)

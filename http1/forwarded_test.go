@@ -79,6 +79,7 @@ func TestForwarded(t *testing.T) {
 // Whatever a client puts into the header, its address is the one that the proxy has appended, or
 // the proxy's.
 func TestForgedHeaders(t *testing.T) {
+	t.Parallel()
 	seed := rand.Uint64()
 	d := rand.New(rand.NewPCG(seed, 0))
 	parts := []string{"10.0.0.1", "10.0.0.2:5", "[2001:db8:1::1]", "2001:db8::5", "192.0.2.1", "for=", "For=", "by=10.0.0.3", "proto=http", `"`, `\`, ",", ", ", ";", " ", "\t", "unknown", "_x", "=", "[", "]", "%", "::ffff:10.0.0.4", "a", "é", "\x00"}

@@ -17,6 +17,7 @@ import (
 // What browsers and gRPC do reaches no limit of HTTP/2: many streams, cookies in crumbs, 32 KiB of
 // header fields, large bodies in both directions.
 func TestHTTP2OfOrdinaryClients(t *testing.T) {
+	t.Parallel()
 	run(t, func(t *testing.T, e engine.Engine) {
 		s, client := serveTLS(t, &Server{Engine: e, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			io.Copy(w, r.Body)
@@ -56,6 +57,7 @@ func TestHTTP2OfOrdinaryClients(t *testing.T) {
 
 // A list of header fields over 64 KiB is refused with 431, and Std.MaxHeaderBytes sets another limit.
 func TestHTTP2HeaderList(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct{ most, length, want int }{{0, 60 << 10, 200}, {0, 66 << 10, 431}, {1 << 20, 66 << 10, 200}} {
 		s, client := serveTLS(t, &Server{Std: &http.Server{MaxHeaderBytes: x.most}, Handler: http.HandlerFunc(said)}, true)
 		r, _ := http.NewRequest("GET", "https://"+s.addr, nil)
@@ -76,6 +78,7 @@ func TestHTTP2HeaderList(t *testing.T) {
 
 // Streams that wait for their clients keep to Limits.TotalInput, and so do handlers that go on after resets.
 func TestHTTP2KeepsToTheInputBudget(t *testing.T) {
+	t.Parallel()
 	const budget, conns = 4 << 20, 8
 	for name, x := range map[string]struct {
 		streams uint32

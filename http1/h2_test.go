@@ -86,6 +86,7 @@ func crowd(t *testing.T, s *Server, conns, streams int, begun func(stream uint32
 
 // Handlers that wait for bodies that do not come are let go, unless they have answered or set a deadline.
 func TestStreamsWithHalfBodies(t *testing.T) {
+	t.Parallel()
 	for name, x := range map[string]struct {
 		before func(w http.ResponseWriter)
 		fields string
@@ -361,6 +362,7 @@ func TestFullWindow(t *testing.T) {
 // Streams whose windows stay closed end: those whose handlers write, and those whose handlers have
 // left the rest to net/http.
 func TestClosedWindows(t *testing.T) {
+	t.Parallel()
 	for name, write := range map[string]func(w http.ResponseWriter) error{
 		"much":    func(w http.ResponseWriter) error { _, err := w.Write(make([]byte, 1<<20)); return err },
 		"strings": func(w http.ResponseWriter) error { _, err := io.WriteString(w, strings.Repeat("x", 1<<20)); return err },

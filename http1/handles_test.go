@@ -62,7 +62,7 @@ func dial(t *testing.T, addr string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { nc.Close() })
-	nc.SetDeadline(time.Now().Add(20 * time.Second))
+	nc.SetDeadline(time.Now().Add(time.Minute))
 	return nc
 }
 
@@ -126,6 +126,7 @@ func TestHandlesAreClosedWhenTheHandlerReturns(t *testing.T) {
 // Another goroutine uses everything that a handler may keep, while the same connection serves
 // other requests, whose answers and bodies must not change.
 func TestKeptHandlesNeverTouchAnotherRequest(t *testing.T) {
+	t.Parallel()
 	attempts := int64(60_000)
 	if testrun.All() {
 		attempts = 1_000_000
@@ -425,6 +426,7 @@ func TestLargeAnswerWaitsForThePeer(t *testing.T) {
 
 // A truncated answer must not look complete.
 func TestPanicAfterFlush(t *testing.T) {
+	t.Parallel()
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Transfer-Encoding", "identity")
 		io.WriteString(w, "part")

@@ -221,6 +221,7 @@ func TestHookClosesALentConnection(t *testing.T) {
 
 // A server with HTTP/1 switched off answers nothing, as net/http does.
 func TestWithoutHTTP1(t *testing.T) {
+	t.Parallel()
 	std := &http.Server{Handler: http.HandlerFunc(echo), Protocols: new(http.Protocols)}
 	std.Protocols.SetUnencryptedHTTP2(true)
 	run(t, func(t *testing.T, e engine.Engine) {

@@ -58,6 +58,7 @@ var lateAnswers = []struct {
 // A late answer has the bytes that net/http sends for a handler that waits, in its place among pipelined
 // ones, also to a client that has half-closed.
 func TestLaterEqualsNetHTTP(t *testing.T) {
+	t.Parallel()
 	run(t, func(t *testing.T, e engine.Engine) {
 		for _, c := range lateAnswers {
 			sendIt := make(chan struct{})
@@ -246,6 +247,7 @@ func TestLateDeadlines(t *testing.T) {
 
 // Shutdown waits for late answers, which say that they are the last, and serves nothing behind them.
 func TestShutdownWaitsForLateAnswers(t *testing.T) {
+	t.Parallel()
 	run(t, func(t *testing.T, e engine.Engine) {
 		s, all := laterOn(t, &Server{Engine: e})
 		var conns []net.Conn

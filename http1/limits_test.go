@@ -413,9 +413,10 @@ func TestLimitsAreOneSet(t *testing.T) {
 // AuthTime ends with the first request that is served, in both halves: neither a connection that
 // stays busy, nor a stream, nor one that was lent is closed then. A connection without a request is.
 func TestAuthTimeEndsWithTheFirstRequest(t *testing.T) {
+	t.Parallel()
 	run(t, func(t *testing.T, e engine.Engine) {
 		silentEnded := make(chan struct{})
-		s := serve(t, &Server{Engine: e, Limits: engine.Limits{AuthTime: time.Second}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := serve(t, &Server{Engine: e, Limits: engine.Limits{AuthTime: 2 * time.Second}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			io.Copy(io.Discard, r.Body)
 			io.WriteString(w, "begun ")
 			if r.URL.Path == "/stream" {
@@ -469,6 +470,7 @@ func TestNegativeFrameSizePanics(t *testing.T) {
 
 // With the largest value of each limit, both halves serve.
 func TestLargestValues(t *testing.T) {
+	t.Parallel()
 	run(t, func(t *testing.T, e engine.Engine) {
 		try := func(t *testing.T, s *Server) {
 			s.Engine, s.Handler = e, http.HandlerFunc(echo)

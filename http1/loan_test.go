@@ -69,14 +69,14 @@ func serveOn(t *testing.T, s *Server, ln net.Listener) *serving {
 	return r
 }
 
-// dial connects to the server with a deadline of ten seconds.
+// dial connects to the server with a deadline of a minute.
 func (s *serving) dial(t *testing.T) *net.TCPConn {
 	t.Helper()
 	nc, err := net.Dial("tcp", s.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc.SetDeadline(time.Now().Add(10 * time.Second))
+	nc.SetDeadline(time.Now().Add(time.Minute))
 	t.Cleanup(func() { nc.Close() })
 	return nc.(*net.TCPConn)
 }
@@ -130,7 +130,7 @@ func talk(t *testing.T, addr string, parts ...string) string {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(10 * time.Second))
+	nc.SetDeadline(time.Now().Add(time.Minute))
 	for _, part := range parts {
 		if _, err := io.WriteString(nc, part); err != nil {
 			break // the server has closed it
@@ -202,6 +202,7 @@ func some(w http.ResponseWriter, r *http.Request) {
 // Whatever a client sends, and however it is split, the answers are those of net/http, but that the
 // connection ends behind chunks with a length beside them.
 func TestConversationsMatchNetHTTP(t *testing.T) {
+	t.Parallel()
 	oracle := plain(t, &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/last" {
 			w.Header().Set("Connection", "close")
@@ -325,7 +326,7 @@ func TestLineEndsAfterALoan(t *testing.T) {
 // await polls until a condition holds that has no event to wait for.
 func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !so(); {
+	for end := time.Now().Add(time.Minute); !so(); {
 		if time.Now().After(end) {
 			t.Fatalf("timed out waiting for %s", what)
 		}

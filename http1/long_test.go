@@ -15,6 +15,7 @@ import (
 // Many slow readers of long answers are all served within Limits.TotalOutput: it does not end
 // connections as long as a small part of each answer fits into it.
 func TestSlowReadersOfLongAnswers(t *testing.T) {
+	t.Parallel()
 	run(t, func(t *testing.T, e engine.Engine) {
 		const clients = 64
 		long := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)

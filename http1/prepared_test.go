@@ -19,6 +19,7 @@ import (
 
 // TestPreparedAnswers compares prepared answers with net/http's.
 func TestPreparedAnswers(t *testing.T) {
+	t.Parallel()
 	png := http.Header{"Content-Type": {"image/png"}, "Vary": {"Accept", "Origin"}, "X-A": {" a\r\nb "}}
 	long := bytes.Repeat([]byte("0123456789"), 30_000)
 	prepared := map[string]struct {

@@ -3,7 +3,9 @@ package http1
 import (
 	"bufio"
 	"net/http"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/hone-go/hone/engine"
 )
@@ -11,10 +13,14 @@ import (
 // A full house of clients that keep their connections for later does not keep newcomers
 // out, and what is in progress stays: a request, a stream and half a head.
 func TestKeptConnectionsMakeRoom(t *testing.T) {
+	t.Parallel()
 	run(t, func(t *testing.T, e engine.Engine) {
 		const kept, newcomers = 20, 100
 		begun, gate := make(chan struct{}), make(chan struct{})
-		s := serve(t, &Server{Engine: e, Limits: engine.Limits{Conns: kept + 3}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		open := sync.OnceFunc(func() { close(gate) })
+		defer open() // handlers end also if this test fails
+		// Half a head must not end meanwhile, which would make room, too.
+		s := serve(t, &Server{Engine: e, Limits: engine.Limits{Conns: kept + 3, FrameTime: time.Hour}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch r.URL.Path {
 			case "/stream":
 				w.Write([]byte("first\n"))
@@ -59,7 +65,7 @@ func TestKeptConnectionsMakeRoom(t *testing.T) {
 			t.Errorf("%d connections have made room, %d newcomers were refused, %d are open; want %d, none and %d",
 				st.Ended[engine.Displaced], st.Ended[engine.TooManyConns], st.Open, newcomers, kept+3)
 		}
-		close(gate)
+		open()
 		if got := readAnswer(t, bufio.NewReader(stream)); got != "200 first\nlast\n" {
 			t.Errorf("the stream was %q", got)
 		}

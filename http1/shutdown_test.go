@@ -79,6 +79,7 @@ func TestShutdownDrainsBothHalves(t *testing.T) {
 // Shutdown answers a request whose head has arrived, however long its body takes, and drops half
 // a head: as net/http does.
 func TestShutdownWaitsForBodies(t *testing.T) {
+	t.Parallel()
 	run(t, func(t *testing.T, e engine.Engine) {
 		const halfHead = "GET / HTTP/1.1\r\nHo"
 		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(echo)})

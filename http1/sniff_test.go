@@ -34,6 +34,7 @@ func FuzzSniff(f *testing.F) {
 
 // Tries all pairs of first bytes, because the fast path decides by those.
 func TestSniffAllPrefixes(t *testing.T) {
+	t.Parallel()
 	tails := []string{"", "F", "F87a", "F89a", "FF1234WEBPVP", "FF1234AVI ", "FF1234WAVE", "RM1234AIFF", "3", "gS\x00", "hd\x00\x00\x00\x06", "TO", "cf", "FF", "F2", "\x03\x04", "r!\x1a\x07\x00", "DF-", "PS-Adobe-", "text"}
 	data := make([]byte, 0, 64)
 	for a := range 256 {

@@ -107,15 +107,13 @@ func TestSwitch(t *testing.T) {
 
 // A connection that has switched and is idle belongs to the other protocol, with its limits.
 func TestSwitchedConnectionsAreIdle(t *testing.T) {
-	t.Parallel() // it waits
-	run(t, func(t *testing.T, e engine.Engine) {
+	inFakeTime(t, func(t *testing.T, e engine.Engine, secure bool) {
 		p := &shouting{ended: make(chan uint64, 1)}
-		s := serve(t, &Server{Engine: e, Limits: engine.Limits{IdleTime: 100 * time.Millisecond}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		nc := dialFake(t, &Server{Engine: e, Limits: engine.Limits{IdleTime: time.Minute}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if _, err := Switch(w, p); err != nil {
 				t.Error(err)
 			}
-		})})
-		nc := s.dial(t)
+		})}, secure)
 		say(t, nc, upgradeRequest)
 		if rest, err := io.ReadAll(nc); err != nil || string(rest) != "BYE idle_timeout" {
 			t.Errorf("heard %q (%v)", rest, err)
