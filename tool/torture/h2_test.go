@@ -88,14 +88,19 @@ func TestSoundHTTP2(t *testing.T) {
 	}
 	p := plan(t, secondVersion, only...)
 	p.Limits.Within = 30 * time.Second // other programs may have most of the CPUs
+	p.Limits.Bytes = int64(testrun.Sized(8, 64)) << 20
 	for name, f := range attack(t, p) {
 		if f.Verdict != Survived && f.Verdict != Slower {
 			t.Errorf("%s: %v, %s %v", name, f.Verdict, f.Words, f.Notes)
 		}
 	}
+}
+
+func TestWithoutHTTP2(t *testing.T) {
+	t.Parallel()
 	for name, f := range attack(t, plan(t, webServer, "h2-rapid-reset")) {
 		if f.Verdict != NotApplicable {
-			t.Errorf("without HTTP/2, %s: %v", name, f.Verdict)
+			t.Errorf("%s: %v", name, f.Verdict)
 		}
 	}
 }

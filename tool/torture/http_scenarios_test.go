@@ -92,27 +92,30 @@ func TestGoroutinesThatStay(t *testing.T) {
 	ended := make(chan struct{})
 	t.Cleanup(func() { close(ended) })
 	for _, leaks := range []bool{true, false} {
-		var kept atomic.Int64
-		mux := http.NewServeMux()
-		mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-			web(w, r)
-			kept.Add(1)
-			if leaks {
-				go func() { <-ended }()
+		t.Run(fmt.Sprint("leaks ", leaks), func(t *testing.T) {
+			t.Parallel()
+			var kept atomic.Int64
+			mux := http.NewServeMux()
+			mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+				web(w, r)
+				kept.Add(1)
+				if leaks {
+					go func() { <-ended }()
+				}
+			})
+			mux.HandleFunc("/debug/pprof/goroutine", func(w http.ResponseWriter, _ *http.Request) { // the process has the tester's, too
+				n := int64(10)
+				if leaks {
+					n += kept.Load()
+				}
+				fmt.Fprintf(w, "goroutine profile: total %d\n", n)
+			})
+			a := arena(t, codec.HTTP{URL: serveNetHTTP(t, &http.Server{Handler: mux}) + "/page"}, eager)
+			a.target.learnProfiles(t.Context(), "")
+			if f := attackWith(t, "reset-with-answers-due", a); (f.Verdict == Fell) != leaks || leaks && !strings.Contains(f.Words, "goroutines stay of") {
+				t.Errorf("leaks: %v: %s: %s", leaks, f.Verdict, f.Words)
 			}
 		})
-		mux.HandleFunc("/debug/pprof/goroutine", func(w http.ResponseWriter, _ *http.Request) { // the process has the tester's, too
-			n := int64(10)
-			if leaks {
-				n += kept.Load()
-			}
-			fmt.Fprintf(w, "goroutine profile: total %d\n", n)
-		})
-		a := arena(t, codec.HTTP{URL: serveNetHTTP(t, &http.Server{Handler: mux}) + "/page"}, eager)
-		a.target.learnProfiles(t.Context(), "")
-		if f := attackWith(t, "reset-with-answers-due", a); (f.Verdict == Fell) != leaks || leaks && !strings.Contains(f.Words, "goroutines stay of") {
-			t.Errorf("leaks: %v: %s: %s", leaks, f.Verdict, f.Words)
-		}
 	}
 }
 
