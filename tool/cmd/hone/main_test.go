@@ -32,6 +32,9 @@ const patience = 60 * time.Second
 // at its end.
 const quickExit = "atexit_sleep_ms=0"
 
+// secretVariable has a secret in the environment of the tests, for TestSecretsStay.
+const secretVariable, inheritedSecret = "HONE_TEST_SECRET", "hush99hushinherited"
+
 // withoutDWARF is for programs that the commands under test build: nobody debugs them, and a link
 // costs a fifth less.
 const withoutDWARF = "-ldflags=-w"
@@ -41,7 +44,8 @@ func TestMain(m *testing.M) {
 	flag.Int("loads", 5, "how often TestReadmeLoadsAreValid runs each load")
 	flag.Bool("update", false, "rewrite what transcripts expect with what was seen")
 	if asTest() {
-		testrun.SideBySide(6)
+		testrun.SideBySide(8)
+		os.Setenv(secretVariable, inheritedSecret)
 		if signal.Ignored(syscall.SIGHUP) { // by nohup, which the commands under test would inherit
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 		}
@@ -81,7 +85,10 @@ func asTest() bool {
 //	nats                    start a NATS server: $NATS
 //	history FOLDER          make a store with 18 runs of a benchmark, a day apart
 //	renew NAME              put NAME's files in the place of cert.pem and key.pem
-func TestScripts(t *testing.T) { transcripts(t, "testdata/script") }
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	transcripts(t, "testdata/script")
+}
 
 // TestRace runs those that take the whole machine, when the others have ended.
 func TestRace(t *testing.T) { transcripts(t, "testdata/race") }
