@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) {
 	play := map[string]func() error{"serve": serveUntilInputEnds, "load": loadAsAsked, "shop": serveShop}[os.Getenv("HONE_TEST_ROLE")]
 	if play == nil {
-		testrun.SideBySide(12)
+		testrun.SideBySide(16)
 		if ln, err := net.Listen("tcp", "127.0.0.1:0"); err == nil { // the runtime's poller must not be counted
 			ln.Close()
 		}
