@@ -213,6 +213,7 @@ func (u *upgraded) request(ctx context.Context, what string) error {
 // keep sends requests on a connection for as long as the server keeps it.
 func (u *upgraded) keep(until context.Context) {
 	for until.Err() == nil {
+		asked := time.Now()
 		err := func() error {
 			nc, err := u.dial(until)
 			if err != nil {
@@ -225,9 +226,12 @@ func (u *upgraded) keep(until context.Context) {
 					return err
 				}
 				if _, err := in.Peek(1); err == io.EOF { // idle when the server drained
-					u.count("kept until closed", 1)
+					if time.Since(asked) < time.Second/4 { // otherwise it was the machine that made it wait
+						u.count("kept until closed", 1)
+					}
 					return nil
 				}
+				asked = time.Now()
 				answer, err := http.ReadResponse(in, nil)
 				if err != nil {
 					return err
