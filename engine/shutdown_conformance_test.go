@@ -461,7 +461,7 @@ func TestShutdownKeepsToItsContext(t *testing.T) {
 func TestCloseWhileAConnectionIsAccepted(t *testing.T) {
 	rounds := testrun.Sized(30, 200)
 	grounds := append(over(overTCP), ground{engine.Engine{}, overUnix}, ground{engine.Engine{}, overAdapter})
-	oneByOne(t, grounds, func(t *testing.T, g ground) { // which takes all processors
+	oneByOne(t, grounds, func(t *testing.T, g ground) { // it takes all processors
 		for round := range rounds {
 			s := serve(t, g, answering)
 			c := s.dial(t)

@@ -32,8 +32,8 @@ func plantedIsFirst(t *testing.T, lasts time.Duration) (wrong string) {
 	var both [2]*Profile
 	var side sync.WaitGroup
 	for i, rounds := range []string{"0", "400000"} { // at once: CPU time of a request is the same beside others
+		r := start(t, "-planted", rounds)
 		side.Go(func() {
-			r := start(t, "-planted", rounds)
 			var taken []record.Artefact
 			var err error
 			rate := r.underLoad(t, func() { taken, err = Source{URL: r.addr, For: lasts}.Take(t.Context(), CPU) })
