@@ -133,12 +133,14 @@ func (s *Server) closed(value any) {
 // submit handles a Submit: a client's record, whose sequence number is the request's id, or a reader's acknowledgement.
 func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
 	conn := c.Conn()
-	err := fmt.Errorf("%w: the client sent a record before the hello", ErrHandshake)
+	var err error
 	switch of := conn.Value().(type) {
 	case *holder:
 		err = s.acknowledge(of, data)
 	case *link:
 		err = s.queue.accept(of, c.Context, c.ID(), data, c.Later)
+	default:
+		err = fmt.Errorf("%w: the client sent a record before the hello", ErrHandshake)
 	}
 	switch {
 	case err == errDuplicate:
