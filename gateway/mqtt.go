@@ -55,11 +55,11 @@ func (p *mqttProtocol) serveAll(t *engine.Turn, c *mqttConn, in []byte) (used, n
 		case err != nil:
 		case need > 0:
 			return used, need, nil
-		case c.answered == nil && !t.Room():
+		case c.socket == nil && !t.Room():
 			return used, 0, nil
 		default:
 			if err = packet.Parse(p.version, in[used:used+size]); err == nil {
-				if c.answered == nil { // else the message is marked
+				if c.socket == nil { // else the message is marked
 					t.Mark(used)
 				}
 				err = p.serve(t, c, &packet)
@@ -172,7 +172,7 @@ func (p *mqttProtocol) connect(t *engine.Turn, c *mqttConn, h *mqtt.Hello) error
 		return nil
 	}
 	c.link = link{conn: c, level: p.MQTTLevel, posts: true, proof: proof}
-	if c.answered == nil {
+	if c.socket == nil {
 		t.Conn().SetValue(c)
 		t.Become(p.mqtt.spoken[h.Version])
 	}
@@ -228,8 +228,8 @@ func (g *greeting) refuse(code mqtt.Code) {
 
 // over lets a WebSocket go on.
 func (g *greeting) over() {
-	if g.conn.answered != nil {
-		close(g.conn.answered)
+	if g.conn.socket != nil {
+		close(g.conn.socket.answered)
 	}
 }
 

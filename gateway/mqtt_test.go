@@ -477,6 +477,9 @@ func TestMQTTSessions(t *testing.T) {
 	newer.must(wire.ConnAck, 0, resultFenced)
 	clean.publish(1, 3, "t", "three")
 	clean.want("puback 3")
+	ends := dialMQTT(t, addr, mqtt.V5)
+	ends.greet(0, 0, "", text("c")) // without an expiry
+	ends.want("connack 0x0")
 	connect(mqtt.V5, false, "connack 0x0")                 // the session of clean has ended
 	connect(mqtt.V5, false, "connack 0x0 present")         // this one lasts
 	connect(mqtt.V5, true, "connack 0x0")                  // and ends
@@ -574,6 +577,7 @@ func TestMQTTKeepAlive(t *testing.T) {
 	quiet.want("disconnect 0x8d", "closed")
 	log.set(false, nil)
 	waits.want("puback 1")
+	waits.silent()
 	never.silent()
 	sweep(s, 900)
 	never.silent()

@@ -41,12 +41,8 @@ type mqttDoor struct {
 // mqttConn is a client's connection.
 type mqttConn struct {
 	engine.Conn
-	server *Server
-	// Over WebSocket:
-	socket   websocket.Conn
-	answered chan struct{} // closed when CONNECT is answered; nil: it is no WebSocket
-	unread   []byte        // the beginning of a packet
-
+	server  *Server
+	socket  *mqttSocket // nil: it is not over WebSocket
 	link    link
 	client  string
 	version mqtt.Version

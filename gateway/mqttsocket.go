@@ -15,6 +15,13 @@ const (
 	subprotocol = "mqtt"
 )
 
+// mqttSocket is a WebSocket of a client.
+type mqttSocket struct {
+	websocket.Conn
+	answered chan struct{} // closed when CONNECT is answered
+	unread   []byte        // the beginning of a packet
+}
+
 func (s *Server) mqttUpgrader() *websocket.Upgrader {
 	return &websocket.Upgrader{
 		Protocols: []string{subprotocol},
@@ -23,7 +30,7 @@ func (s *Server) mqttUpgrader() *websocket.Upgrader {
 			if s.mqtt.upgrader.Subprotocol(r) == "" {
 				return &websocket.Refusal{Status: http.StatusBadRequest, Text: "the subprotocol is " + subprotocol}
 			}
-			c.SetValue(&mqttConn{server: s, socket: c, answered: make(chan struct{})})
+			c.SetValue(&mqttConn{server: s, socket: &mqttSocket{Conn: c, answered: make(chan struct{})}})
 			return nil
 		},
 		Message: s.mqttMessage,
@@ -43,9 +50,9 @@ func (s *Server) mqttMessage(call websocket.Call, _, msg []byte) ([]byte, error)
 	}
 	c, t := call.Conn().Value().(*mqttConn), call.Turn()
 	in, sent, err := msg, len(t.Out), error(nil)
-	kept := len(c.unread) > 0
+	kept := len(c.socket.unread) > 0
 	if kept {
-		in = append(c.unread, msg...)
+		in = append(c.socket.unread, msg...)
 	}
 	for need := 0; need == 0 && err == nil; {
 		before, used := c.version, 0
@@ -61,13 +68,13 @@ func (s *Server) mqttMessage(call websocket.Call, _, msg []byte) ([]byte, error)
 			return nil, nil
 		case len(in) > 0: // what follows CONNECT waits for its answer
 			select {
-			case <-c.answered:
+			case <-c.socket.answered:
 			case <-call.Context().Done():
 			}
 		}
 	}
-	if c.unread = in; !kept {
-		c.unread = bytes.Clone(in)
+	if c.socket.unread = in; !kept {
+		c.socket.unread = bytes.Clone(in)
 	}
 	if err != nil {
 		c.socket.Close(websocket.NormalClosure, "")
@@ -77,7 +84,7 @@ func (s *Server) mqttMessage(call websocket.Call, _, msg []byte) ([]byte, error)
 
 // finish ends the connection with a last packet, if there is one.
 func (c *mqttConn) finish(why engine.Reason, last []byte) error {
-	if c.answered == nil {
+	if c.socket == nil {
 		return c.Conn.End(why, last)
 	}
 	if len(last) > 0 {
@@ -88,7 +95,7 @@ func (c *mqttConn) finish(why engine.Reason, last []byte) error {
 
 // answer sends what was promised.
 func (c *mqttConn) answer(reply engine.Reply, b ...byte) {
-	if c.answered != nil { // over WebSocket
+	if c.socket != nil { // over WebSocket
 		c.socket.Binary(b)
 		b = nil
 	}
