@@ -78,8 +78,9 @@ const (
 	lineFeeds         = "takes-LF-for-the-end-of-a-chunk-size"
 	noBodyLimit       = "no-body-limit"
 	unboundedHead     = "unbounded-head"
-	noMask            = "no-mask" // is asked of a client of WebSocket
-	secondVersion     = "h2"      // sound, and speaks HTTP/2, too
+	noMask            = "no-mask"       // is asked of a client of WebSocket
+	withoutTurns      = "without-turns" // each newcomer delays everybody
+	secondVersion     = "h2"            // sound, and speaks HTTP/2, too
 	keepsResets       = "h2-keeps-resets"
 	panicsOnWindow    = "h2-panics-on-windows"
 	largeLists        = "h2-large-lists"
@@ -183,6 +184,11 @@ func (p *planted) accept(listener net.Listener) {
 
 // serve reads messages; another goroutine answers them.
 func (p *planted) serve(nc net.Conn) {
+	if p.fault == withoutTurns {
+		p.mu.Lock()
+		<-time.After(10 * time.Millisecond)
+		p.mu.Unlock()
+	}
 	answers := newBacklog(64)
 	if p.fault == unboundedBuffer || p.fault == losesUnsent {
 		answers.most = 1 << 30
@@ -282,7 +288,7 @@ func (p *planted) answer(nc net.Conn, answers *backlog) {
 		if p.fault == losesOnHalfClose {
 			<-time.After(200 * time.Microsecond)
 		}
-		if p.fault == lockedWhileWrites {
+		if p.fault == lockedWhileWrites || p.fault == withoutTurns {
 			p.mu.Lock()
 		}
 		if p.fault == sharesBuffer && answers.left() > 4 { // of all connections, for the next answer
@@ -300,7 +306,7 @@ func (p *planted) answer(nc net.Conn, answers *backlog) {
 			nc.SetWriteDeadline(time.Now().Add(writeLimit))
 		}
 		_, err := nc.Write(message)
-		if p.fault == lockedWhileWrites {
+		if p.fault == lockedWhileWrites || p.fault == withoutTurns {
 			p.mu.Unlock()
 		}
 		if err != nil {

@@ -73,7 +73,7 @@ type attackFunc func(ctx context.Context, a *Arena) Finding
 
 // Scenarios returns all scenarios, in the order in which they run.
 func Scenarios() []Scenario {
-	return slices.Concat(messageScenarios, crowdScenarios, httpScenarios, http2Scenarios, socketScenarios, tlsScenarios, ownedScenarios)
+	return slices.Concat(messageScenarios, crowdScenarios, httpScenarios, http2Scenarios, socketScenarios, tlsScenarios, stormScenarios, ownedScenarios)
 }
 
 // Verdict is what became of a server.

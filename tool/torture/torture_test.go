@@ -82,6 +82,7 @@ var plantings = []planting{
 	{firstLength, "request-smuggling", Fell, "the lengths 0 and n (RFC 9112 §6.3): gives 3 answers where at most 2 are right"},
 	{webServer, "request-smuggling", Fell, "a length, then chunked (RFC 9112 §6.1): gives 3 answers where it must close after the first"},
 	{lineFeeds, "request-smuggling", Fell, "a size that ends in LF alone (RFC 9112 §7.1): gives 2 answers where it must close after the first"},
+	{withoutTurns, "storm", Fell, ""}, // of its clients and the bystanders, either may wait for too long
 	{hundredSlots, "connection-flood", Fell, "beside 299 silent connections"},
 	{lockedWhileWrites, "never-reads", Fell, "bystander"},
 	{losesOnHalfClose, "half-close", Fell, "the end of the sending side"},
