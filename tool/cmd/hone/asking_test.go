@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -272,22 +273,26 @@ func cert(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) == 1 {
 		names = [2]string{args[0] + ".pem", args[0] + "-key.pem"}
 	}
+	ts.Check(writeCertificate(ts.MkAbs(names[0]), ts.MkAbs(names[1])))
+}
+
+func writeCertificate(cert, secret string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	ts.Check(err)
+	if err != nil {
+		return err
+	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), NotBefore: time.Now().Add(-time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	ts.Check(err)
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	ts.Check(err)
-	for name, block := range map[string]*pem.Block{
-		names[0]: {Type: "CERTIFICATE", Bytes: der},
-		names[1]: {Type: "PRIVATE KEY", Bytes: secret},
-	} {
-		ts.Check(os.WriteFile(ts.MkAbs(name), pem.EncodeToMemory(block), 0o600))
+	if err != nil {
+		return err
 	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	return cmp.Or(err,
+		os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
+		os.WriteFile(secret, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
 }
 
 // renew gives the server NAME's certificate and waits until clients see it.

@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 		}
 	}
-	testscript.Main(m, map[string]func(){"hone": main})
+	testscript.Main(m, map[string]func(){"hone": main, "storm-clients": playStormClients, "storm-calls": playStormCalls, "net-http": playNetHTTP})
 }
 
 // asTest reports whether this program is the tests, and not hone.
