@@ -181,11 +181,11 @@ func heard[T any](t *testing.T, ch <-chan T, what string) T {
 func eventually(within time.Duration, ok func() bool) bool {
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
-	pause := time.Millisecond / 4
+	pause := 2 * time.Millisecond
 	ticks := time.NewTicker(pause)
 	defer ticks.Stop()
 	for n := 1; !ok(); n++ {
-		if n%8 == 0 && pause < 16*time.Millisecond { // a long wait: some conditions cost much
+		if n%20 == 0 && pause < 16*time.Millisecond { // a long wait: some conditions cost much
 			pause *= 2
 			ticks.Reset(pause)
 		}
@@ -383,7 +383,7 @@ func labelledGoroutines() map[string]int {
 // TestMain runs the tests. At the end no goroutine of a server, and no socket, may
 // be left: looking after each test would cost more than the tests.
 func TestMain(m *testing.M) {
-	testrun.SideBySide(12)
+	testrun.SideBySide(8)
 	if ln, err := net.Listen("tcp", "127.0.0.1:0"); err == nil { // opens the runtime's poller
 		ln.Close()
 	}
