@@ -549,7 +549,6 @@ type client struct {
 	limited atomic.Bool // a test has set a deadline
 }
 
-// dial connects to the server. All operations of the client have timeouts.
 // connect opens a connection, which has no client yet.
 func (s *server) connect(t *testing.T) (nc net.Conn) {
 	t.Helper()
@@ -566,6 +565,7 @@ func (s *server) connect(t *testing.T) (nc net.Conn) {
 	return nc
 }
 
+// dial connects to the server. All operations of the client have timeouts.
 func (s *server) dial(t *testing.T) *client {
 	t.Helper()
 	nc := s.connect(t)

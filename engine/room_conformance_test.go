@@ -242,7 +242,7 @@ func TestIdleConnectionsStay(t *testing.T) {
 // A crowd of idle connections keeps nobody out, however many newcomers there are.
 func TestIdleCrowdKeepsNobodyOut(t *testing.T) {
 	limit, newcomers := testrun.Sized(200, 2000), uint64(testrun.Sized(250, 4000))
-	onEach(t, over(overTCP), func(t *testing.T, g ground) {
+	oneByOne(t, over(overTCP), func(t *testing.T, g ground) {
 		s := serve(t, g, yielding{echoLines()}, func(s *engine.Server) { s.Limits.Conns = limit })
 		for range limit {
 			s.dial(t).ask("one", "one")
