@@ -160,6 +160,8 @@ func (p planting) test(t *testing.T) {
 	switch {
 	case found.Verdict == Slower && (p.fault == cutsAtEnd || p.fault == losesUnsent) && strings.Contains(said, p.says):
 		return // a busy machine delays the end of one of two tries until everything has come, or was sent
+	case found.Verdict == Slower && p.fault == withoutTurns:
+		return // a machine that has few clients come back at once has fewer wait
 	case found.Verdict == Slower && p.says == "bystander" && found.Bystanders.Lag > 0.1:
 		return // it may have been the machine
 	}
