@@ -81,14 +81,15 @@ var documented = []explained{
 			})
 			// Before the first byte of an answer net/http closes the body, if the connection goes on.
 			ran := strings.Split(strings.ReplaceAll(strings.Join(d.want.Ran, between), http.ErrBodyReadAfterClose.Error(), "<nil>"), between)
-			untilFlush := func(ran []string) (all []string) { // behind it, what net/http has not closed differs
+			untilAnswer := func(ran []string) (all []string) {
 				for _, text := range ran {
 					before, _, _ := strings.Cut(text, "; flush: ")
+					before, _, _ = strings.Cut(before, "; wrote ")
 					all = append(all, before)
 				}
 				return all
 			}
-			return both && (begins(d.want.Ran, d.have.Ran) || begins(ran, d.have.Ran) || begins(untilFlush(d.want.Ran), untilFlush(d.have.Ran))) &&
+			return both && (begins(d.want.Ran, d.have.Ran) || begins(ran, d.have.Ran) || begins(untilAnswer(d.want.Ran), untilAnswer(d.have.Ran))) &&
 				begins(d.want.open(), d.have.open())
 		},
 	},
