@@ -26,8 +26,12 @@ func (c Conn) Leaving() bool {
 	return k.s.facets.has(isLeaving) || k.sh.srv.endsAll.Load()
 }
 
-// spreadStep is how often connections are told to leave.
-const spreadStep = 20 * time.Millisecond
+// spreadStep is how often connections are told to leave, and lastWord how long before the end the last ones are: a
+// client that asks that often gets a last answer, and does not find a request crossed by the end.
+const (
+	spreadStep = 20 * time.Millisecond
+	lastWord   = 250 * time.Millisecond
+)
 
 // spread tells connections to leave, one after the other, for Limits.SpreadTime. It returns
 // sooner when the drain has no connection left or no time.
@@ -44,6 +48,7 @@ func (s *Server) spread(ctx context.Context) {
 	})
 	order := rand.New(rand.NewPCG(s.accepted.Load(), 0)) // which a simulation can repeat
 	order.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	tells := whole - min(whole/4, lastWord)
 	step := time.NewTicker(spreadStep)
 	defer step.Stop()
 	for began, told := time.Now(), 0; ; {
@@ -60,7 +65,7 @@ func (s *Server) spread(ctx context.Context) {
 		if past >= whole {
 			return // the rest ends now
 		}
-		for ; float64(told)+0.5 <= float64(len(all))*float64(past)/float64(whole); told++ { // the last one, too, before the end
+		for ; told < len(all) && float64(told)+0.5 <= float64(len(all))*float64(past)/float64(tells); told++ {
 			if k, ok := all[told].lock(); ok {
 				k.held().leave()
 				k.s.mu.Unlock()

@@ -137,6 +137,9 @@ func TestSpread(t *testing.T) {
 			if x.why != ShuttingDown.String() {
 				t.Fatalf("the last line is %q", x.why)
 			}
+			if most := whole - lastWord + 2*spreadStep; x.at > most {
+				t.Fatalf("one has ended after %v, of at most %v: it had no time to ask once more", x.at, most)
+			}
 		}
 		if served.Load() < int64(conns+conns/2*10) {
 			t.Errorf("only %d messages were served", served.Load())

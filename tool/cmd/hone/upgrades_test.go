@@ -226,7 +226,7 @@ func (u *upgraded) keep(until context.Context) {
 					return err
 				}
 				if _, err := in.Peek(1); err == io.EOF { // idle when the server drained
-					if time.Since(asked) < time.Second/4 { // otherwise it was the machine that made it wait
+					if time.Since(asked) < time.Second/4 { // which each has; otherwise it was the machine that made it wait
 						u.count("kept until closed", 1)
 					}
 					return nil
