@@ -238,7 +238,7 @@ func (p *planted) read(nc net.Conn, answers *backlog) error {
 	for {
 		p.mu.Lock()
 		ending := p.ending
-		if !ending {
+		if !ending && p.fault != hundredSlots { // on a busy machine silent ones would give theirs back before newcomers give up
 			nc.SetReadDeadline(time.Now().Add(idleLimit))
 		}
 		p.mu.Unlock()
