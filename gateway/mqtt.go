@@ -291,14 +291,16 @@ func (s *Server) lostMQTT(c *mqttConn, why engine.Reason) {
 	}
 }
 
-// sweepMQTT ends the connections that were silent for too long, and stores the wills that are due.
+// sweepMQTT ends the connections that were silent for too long or whose packets arrive too slowly, and stores the wills that are due.
 func (s *Server) sweepMQTT() {
 	d := &s.mqtt
 	d.mu.Lock()
 	now := d.ticks.Add(1)
-	var silent []*mqttConn
+	var silent, late []*mqttConn
 	for c := range d.conns {
 		switch {
+		case c.socket.isLate(now, &s.limits):
+			late = append(late, c)
 		case c.owed.Load() > 0: // it waits for the log
 			c.seen.Store(now)
 		case c.keepAlive > 0 && now-c.seen.Load() > c.keepAlive:
@@ -315,6 +317,9 @@ func (s *Server) sweepMQTT() {
 	d.mu.Unlock()
 	for _, c := range silent {
 		c.end(mqtt.KeepAliveTimeout)
+	}
+	for _, c := range late {
+		c.end(mqtt.Malformed)
 	}
 	for _, w := range due {
 		s.post(w.post)

@@ -333,6 +333,39 @@ func converse(t *testing.T, each int) {
 	}
 }
 
+// TestMQTTHalfPackets: what has begun to arrive over WebSockets keeps to the limits of time and memory.
+func TestMQTTHalfPackets(t *testing.T) {
+	s := &Server{Log: newGate(), Limits: engine.Limits{TotalInput: 48 << 10}}
+	s.mqtt.swept.Do(func() {}) // this test sweeps
+	addr := strings.TrimPrefix(posts(t, s).base, "http://")
+	half := "\x30\x80\x80\x02\x00\x01t\x00" + strings.Repeat("x", 20<<10) // of 32 KiB
+	begin := func(client string) *device {
+		m, err := dialMessages(t, addr, 0)
+		must(t, err)
+		d := &device{t, m, mqtt.V5}
+		d.connect(client, true, "connack 0x0")
+		must(t, m.ws.Write(t.Context(), websocket.Binary, []byte(half)))
+		return d
+	}
+	holds := func(n int64) {
+		t.Helper()
+		waitFor(t, "what is held", func() bool { return s.mqtt.unread.Load()/(20<<10) == n })
+	}
+	slow, steady := begin("slow"), begin("steady")
+	holds(2)
+	begin("third").want("disconnect 0x97", "closed")
+	holds(2)
+	must(t, steady.nc.(*messages).ws.Write(t.Context(), websocket.Binary, []byte(strings.Repeat("x", 32<<10+4-len(half)))))
+	holds(1)
+	sweep(s, 5+20) // FrameTime, and FrameRate's time for 20 KiB
+	holds(1)
+	sweep(s, 10)
+	slow.want("disconnect 0x81", "closed")
+	holds(0)
+	steady.publish(1, 1, "t", "x")
+	steady.want("puback 1")
+}
+
 // TestMQTTWebSocket: what is not MQTT in binary messages is refused, and web pages are as they are with posts. A will is stored when a
 // WebSocket ends, and whoever waits too long for a CONNECT is disconnected.
 func TestMQTTWebSocket(t *testing.T) {

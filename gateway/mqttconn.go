@@ -32,6 +32,7 @@ type mqttDoor struct {
 	swept    sync.Once     // a sweep a second has begun
 	ticks    atomic.Uint32 // sweeps, one a second
 	told     atomic.Bool   // that a client subscribes
+	unread   atomic.Int64  // bytes of packets that have begun to arrive over WebSockets
 
 	mu    sync.Mutex
 	conns map[*mqttConn]bool

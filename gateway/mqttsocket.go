@@ -3,8 +3,11 @@ package gateway
 import (
 	"bytes"
 	"net/http"
+	"sync/atomic"
+	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/gateway/internal/mqtt"
 	"github.com/hone-go/hone/websocket"
 )
 
@@ -19,7 +22,33 @@ const (
 type mqttSocket struct {
 	websocket.Conn
 	answered chan struct{} // closed when CONNECT is answered
+	over     atomic.Bool   // its last packet is sent
 	unread   []byte        // the beginning of a packet
+	held     atomic.Int32  // bytes of memory for it
+	since    atomic.Uint32 // the tick when it came
+}
+
+// hold keeps the beginning of a packet. It reports false if such beginnings of all connections take more than
+// Limits.TotalInput.
+func (s *Server) hold(c *mqttConn, unread []byte, goesOn bool) bool {
+	if len(unread) == 0 {
+		unread = nil
+	} else if !goesOn {
+		unread = bytes.Clone(unread)
+		c.socket.since.Store(s.mqtt.ticks.Load())
+	}
+	c.socket.unread = unread
+	more := int64(cap(unread)) - int64(c.socket.held.Swap(int32(cap(unread))))
+	return s.mqtt.unread.Add(more) <= int64(s.limits.TotalInput) || more <= 0
+}
+
+// isLate reports whether a packet takes too long to arrive.
+func (m *mqttSocket) isLate(now uint32, l *engine.Limits) bool {
+	if m == nil || m.held.Load() == 0 {
+		return false
+	}
+	allowed := time.Duration(float64(m.held.Load()) / float64(l.FrameRate) * float64(time.Second))
+	return time.Duration(now-m.since.Load())*time.Second-allowed > l.FrameTime
 }
 
 func (s *Server) mqttUpgrader() *websocket.Upgrader {
@@ -35,7 +64,9 @@ func (s *Server) mqttUpgrader() *websocket.Upgrader {
 		},
 		Message: s.mqttMessage,
 		Closed: func(c websocket.Conn, _ websocket.Code, why engine.Reason) {
-			s.lostMQTT(c.Value().(*mqttConn), why)
+			lost := c.Value().(*mqttConn)
+			s.hold(lost, nil, false)
+			s.lostMQTT(lost, why)
 		},
 		AuthLater:   true,
 		MessageSize: max(s.limits.FrameSize, mostHead),
@@ -73,8 +104,9 @@ func (s *Server) mqttMessage(call websocket.Call, _, msg []byte) ([]byte, error)
 			}
 		}
 	}
-	if c.socket.unread = in; !kept {
-		c.socket.unread = bytes.Clone(in)
+	if !s.hold(c, in, kept) && err == nil {
+		c.end(mqtt.NoRoom)
+		return nil, nil
 	}
 	if err != nil {
 		c.socket.Close(websocket.NormalClosure, "")
@@ -87,7 +119,7 @@ func (c *mqttConn) finish(why engine.Reason, last []byte) error {
 	if c.socket == nil {
 		return c.Conn.End(why, last)
 	}
-	if len(last) > 0 {
+	if !c.socket.over.Swap(true) && len(last) > 0 { // its client may take its time to close
 		c.socket.Binary(last)
 	}
 	return c.socket.Close(websocket.NormalClosure, "")

@@ -79,7 +79,7 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.IntVar(&f.srv.Clients, "clients", 1_000_000, "how many clients to remember; new ones above that are refused")
 	flags.Int64Var(&f.srv.CheckpointBytes, "checkpoint-bytes", 176<<20, "`BYTES` of envelopes between two checkpoints of all sessions, which have at most 16 384 between them; a start reads about as many")
 	flags.Int64Var(&f.verifyRate, "verify-rate", 20<<20, "`BYTES` per second at which the whole log is verified in the background, at the start and every 7 days; 0: it is not")
-	flags.DurationVar(&limits.AuthTime, "hello-time", 5*time.Second, "how long a client may take for its hello")
+	flags.DurationVar(&limits.AuthTime, "hello-time", 5*time.Second, "how long a client may take for its hello, or a connection of --http for its first request")
 	flags.DurationVar(&limits.IdleTime, "idle-time", 3*time.Minute, "how long a client may send nothing")
 	flags.IntVar(&f.srv.QueueBytes, "queue-bytes", 64<<20, "`BYTES` that may wait for the log before honed stops reading (backpressure)")
 	flags.DurationVar(&f.srv.ReaderExpiry, "reader-expiry", 30*24*time.Hour, "for how long a reader that is not connected keeps records from being deleted, in running time of honed; 0: for ever")
