@@ -235,4 +235,17 @@ func TestCheckpointYields(t *testing.T) {
 			t.Errorf("another server has stored part %d: %v", part, up.committer.saving)
 		}
 	}
+	var e journal.Encoder
+	e.Begin(0)
+	works(t)(memory.Append(t.Context(), e.Bytes()))
+	must(t, up.committer.followOthers())
+	up.committer.beginCheckpoint()
+	e.BeginCheckpoint(journal.First, 0, nil)
+	pos, err := memory.Append(t.Context(), e.Bytes())
+	must(t, err)
+	must(t, up.committer.save(&pack{})) // it learns of the other one by losing the race for its own first part
+	_, next, err := memory.Bounds()
+	if must(t, err); up.committer.saving != nil || next != pos+1 {
+		t.Errorf("after another server's first part at %d it goes on to %d: %v", pos, next, up.committer.saving)
+	}
 }

@@ -84,7 +84,8 @@ func (c *committer) savePart(p *pack, envelope []byte) error {
 	v, part := c.saving, journal.Part(0)
 	most := min(max(p.bytes/(2*stateBytes), statesBeside), statesPerEnvelope) // so that checkpoints keep up with the log
 	c.queue.mu.Lock()
-	superseded := v.begins > 0 && v.begins < c.queue.base // another server's newer one is complete
+	superseded := v.begins > 0 && v.begins < c.queue.base || // another server's newer one is complete
+		v.begins == 0 && c.since.envelopes < v.since // or has begun
 	names, last := v.part(most)
 	c.queue.mu.Unlock()
 	if superseded {

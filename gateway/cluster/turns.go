@@ -26,6 +26,7 @@ type turns struct {
 
 	mu    sync.Mutex
 	busy  bool              // an Append runs
+	took  time.Duration     // the longest of its Appends, an eighth less after each turn
 	last  uint64            // position of this writer's newest envelope; 0: none
 	holds bool              // it has the turn
 	began time.Time         // its turn
@@ -110,6 +111,7 @@ func (t *turns) stored(pos uint64) {
 	defer t.mu.Unlock()
 	if pos != t.last+1 {
 		t.began = time.Now()
+		t.took -= t.took / 8
 	}
 	if pos != t.last+1 || len(t.want) == 0 {
 		t.holds, t.told = true, false
@@ -121,8 +123,9 @@ func (t *turns) stored(pos uint64) {
 func (t *turns) done(took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.busy = false; len(t.want) > 0 {
-		t.idle.Reset(min(max(took, turnIdle), turnTime))
+	t.busy, t.took = false, max(t.took, took)
+	if len(t.want) > 0 { // what follows a short Append, as that of a part of a checkpoint, may take as long as a large one to gather
+		t.idle.Reset(min(max(t.took, turnIdle), turnTime))
 	}
 }
 

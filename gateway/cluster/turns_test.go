@@ -126,6 +126,25 @@ func TestTurnLength(t *testing.T) {
 	}
 }
 
+// TestTurnOutlastsShortAppends: a turn does not end while a large envelope is gathered, although a small one was stored before
+// it. Where all have become small, it comes to that.
+func TestTurnOutlastsShortAppends(t *testing.T) {
+	w := &turns{idle: time.AfterFunc(time.Hour, func() {})}
+	defer w.idle.Stop()
+	w.stored(7)
+	w.done(40 * time.Millisecond)
+	for pos := uint64(20); pos < 1000; pos += 10 { // a turn each
+		w.stored(pos)
+		w.done(3 * time.Millisecond)
+		if pos < 50 && w.took < 20*time.Millisecond {
+			t.Fatalf("at %d it waits %v for more", pos, w.took)
+		}
+	}
+	if w.took > 4*time.Millisecond {
+		t.Errorf("in the end it waits %v for more", w.took)
+	}
+}
+
 // brokenAnswers is a NATS server that answers reads in parts, and breaks the connection
 // between two parts of an answer. It goes on when the client has subscribed again, as a
 // cluster does: to the replica that answers, the subscription has only moved to another server.
