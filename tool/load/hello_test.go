@@ -21,7 +21,8 @@ func TestHello(t *testing.T) {
 				return echo(dst, p)
 			}
 			said <- string(p.Content)
-			return wire.Append(dst, wire.Packet{Command: wire.ConnAck, ID: p.ID, Content: []byte("welcome")})
+			dst = wire.Append(dst, wire.Packet{Command: wire.ConnAck, ID: p.ID, Content: []byte("welcome")})
+			return wire.Append(dst, wire.Packet{Command: wire.Deliver, Content: []byte("pushed at once, as to a room")})
 		})(nc)
 	}
 	target := serveWith(t, "tcp", greeting)

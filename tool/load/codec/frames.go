@@ -197,24 +197,35 @@ func refusal(r wire.Result) *Error {
 	return e
 }
 
-// hello says the target's hello.
+// hello says the target's hello, and reads its answer and nothing else: pushes may follow.
 func (f Frames) hello() func(net.Conn) error {
 	const id = 1
 	packet := wire.Append(nil, wire.Packet{Command: wire.Conn, ID: id, Content: named(f.Hello)})
-	return say(packet, func(in []byte) (used int, err error) {
+	return func(nc net.Conn) error {
+		if _, err := nc.Write(packet); err != nil {
+			return err
+		}
+		var in []byte
 		payload, need, err := wire.Frame(in, mostHead)
-		if err != nil || need > 0 {
-			return 0, err
+		for err == nil && need > 0 {
+			in = append(in, make([]byte, need)...)
+			if _, ended := io.ReadFull(nc, in[len(in)-need:]); ended != nil {
+				return closedEarly(ended)
+			}
+			payload, need, err = wire.Frame(in, mostHead)
+		}
+		if err != nil {
+			return err
 		}
 		p, err := wire.Parse(payload)
 		switch {
 		case err != nil:
-			return 0, err
+			return err
 		case p.Command != wire.ConnAck:
-			return 0, unexpected(p)
+			return unexpected(p)
 		case p.Result != wire.OK:
-			return 0, refused(p.Result)
+			return refused(p.Result)
 		}
-		return wire.HeaderSize + len(payload), nil
-	})
+		return nil
+	}
 }

@@ -43,13 +43,17 @@ func await(nc net.Conn, protocol string, decode func(in []byte) (used int, err e
 		case used > 0:
 			return nil
 		case ended != nil:
-			return fmt.Errorf("the server closed the connection within the handshake (%w)", ended)
+			return closedEarly(ended)
 		case held >= mostHead:
 			return tooLarge(mostHead)
 		case held == len(in):
 			in = append(in, make([]byte, held)...)
 		}
 	}
+}
+
+func closedEarly(why error) error {
+	return fmt.Errorf("the server closed the connection within the handshake (%w)", why)
 }
 
 // say sends a hello and reads its answer.
