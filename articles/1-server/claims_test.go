@@ -8,8 +8,8 @@ import (
 	"github.com/hone-go/hone/tool/probe"
 )
 
-// The article's client keeps requests coming without waiting for answers; 64 in flight is the nearest
-// closed loop, and 1 is what a client that waits does.
+// 64 in flight stands for a client that pipelines its requests, and 1 for one that waits for each answer.
+// The article does not print its client.
 func plan(depth int) load.Plan { return load.Plan{Conns: 100, Depth: depth, Expect: []byte{}} }
 
 func TestClaimBuffers(t *testing.T) {
@@ -49,7 +49,7 @@ func TestClaimBottlenecks(t *testing.T) {
 		return s.Shares(t, kind, cum, loaded, ends...)
 	}
 	calls := shares("direct", probe.CPU, false, "Syscall6", "RawSyscall6")
-	claim.Log(t, "direct: system calls, of the CPU", calls, "%", 0, claim.If(calls > 50), "The widest box of the article's flame graph.")
+	claim.Log(t, "direct: system calls, of the CPU", calls, "%", 0, claim.If(calls > 50), "The largest box of the article's call graph.")
 	memory := shares("buffered", probe.CPU, true, "runtime.mallocgc", "runtime.gcBgMarkWorker")
 	claim.Log(t, "buffered: allocation and collection, of the CPU", memory, "%", 0, claim.If(memory > 20), "What the article looks at next.")
 	decoding := shares("buffered", probe.Allocs, true, "demo.Decode")

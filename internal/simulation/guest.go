@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hone-go/hone/internal/fakenet"
@@ -262,6 +263,7 @@ func (g *guest) judge() {
 	case told && (clean || g.scene.Abrupt) && owed == 0, hurried:
 	case g.halfDone && clean && owed == 0:
 	case !since.IsZero() && clean && (owed == 0 || g.asked.After(since.Add(-time.Millisecond))):
+	case !since.IsZero() && g.scene.Abrupt && errors.Is(g.endedBy, syscall.ECONNRESET) && owed > 1: // which destroys the last answer: as net/http
 	case idle && clean && owed == 0:
 	case g.w.excuses(g.number):
 	default:

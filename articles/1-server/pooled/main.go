@@ -50,7 +50,7 @@ func (s *server) handleConn(conn net.Conn) {
 		if err := demo.WriteFrame(wbuf, ack); err != nil {
 			return
 		}
-		if !demo.WholeFrame(rbuf) && wbuf.Flush() != nil { // the article never flushes
+		if !demo.WholeFrame(rbuf) && wbuf.Flush() != nil { // the article flushes only when the connection ends
 			return
 		}
 		s.counts.Sent.Add(1)
