@@ -14,7 +14,7 @@ type Position struct {
 	Generation uint64 // of the connection that acknowledged it
 	Instance   uint64 // of the program that the position is of; 0: unknown, or an operator has changed it
 	Away       int64  // for how many milliseconds of running time the reader was not connected; 0: it is, or nobody knows
-	Expire     int64  // milliseconds away after which the reader no longer holds the log; 0: never
+	Expire     int64  // milliseconds away after which the reader no longer holds the log; 0: the server's --reader-expiry
 	Removed    bool   // the reader is forgotten, with all its shares
 	Ordered    bool   // an operator wrote this
 	Moves      bool   // it only moves what the log has with this very Generation

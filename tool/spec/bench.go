@@ -43,7 +43,7 @@ func (f *Bench) Define(cmd *cobra.Command) {
 	}, f.environment(), []setting{
 		{name: "ready-within", value: &f.readyWithin, usage: "time limit for the server to be ready"},
 		{name: "stop-within", value: &f.stopWithin, usage: "time limit for the server to stop"},
-		{name: "samples", short: "n", value: &f.samples, usage: "valid samples, or pairs of samples, to take; 24 can show that two revisions are the same"},
+		{name: "samples", short: "n", value: &f.samples, usage: "valid samples, or pairs of samples, to take (of Go benchmarks 16); 24 can show that two revisions are the same"},
 	}, f.programs.settings()))
 	f.others.Define(cmd, true)
 	f.Load.Define(cmd)
