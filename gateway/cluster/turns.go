@@ -124,9 +124,18 @@ func (t *turns) done(took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.busy, t.took = false, max(t.took, took)
-	if len(t.want) > 0 { // what follows a short Append, as that of a part of a checkpoint, may take as long as a large one to gather
-		t.idle.Reset(min(max(t.took, turnIdle), turnTime))
+	if len(t.want) > 0 {
+		t.idle.Reset(t.rest(took))
 	}
+}
+
+// rest returns how long a turn goes on after an Append that took so long, if nothing follows; mu is held. Where much waits, what
+// follows a short Append, as that of a part of a checkpoint, may take as long to gather as what took longer.
+func (t *turns) rest(took time.Duration) time.Duration {
+	if t.length() == busyTurn {
+		took = t.took
+	}
+	return min(max(took, turnIdle), turnTime)
 }
 
 // first returns the writers whose turn is before this one's; mu is held.

@@ -129,19 +129,23 @@ func TestTurnLength(t *testing.T) {
 // TestTurnOutlastsShortAppends: a turn does not end while a large envelope is gathered, although a small one was stored before
 // it. Where all have become small, it comes to that.
 func TestTurnOutlastsShortAppends(t *testing.T) {
-	w := &turns{idle: time.AfterFunc(time.Hour, func() {})}
-	defer w.idle.Stop()
+	const short = 3 * time.Millisecond
+	w := &turns{size: busySize}
 	w.stored(7)
 	w.done(40 * time.Millisecond)
 	for pos := uint64(20); pos < 1000; pos += 10 { // a turn each
 		w.stored(pos)
-		w.done(3 * time.Millisecond)
-		if pos < 50 && w.took < 20*time.Millisecond {
-			t.Fatalf("at %d it waits %v for more", pos, w.took)
+		w.done(short)
+		if pos < 50 && w.rest(short) < 20*time.Millisecond {
+			t.Fatalf("at %d it waits %v for more", pos, w.rest(short))
 		}
 	}
-	if w.took > 4*time.Millisecond {
-		t.Errorf("in the end it waits %v for more", w.took)
+	if w.rest(short) > short+time.Millisecond {
+		t.Errorf("in the end it waits %v for more", w.rest(short))
+	}
+	w.done(40 * time.Millisecond)
+	if w.size = busySize - 1; w.rest(short) != short {
+		t.Errorf("where little waits, it waits %v for more", w.rest(short))
 	}
 }
 
