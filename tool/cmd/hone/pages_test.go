@@ -422,3 +422,11 @@ func TestParseCommand(t *testing.T) {
 		t.Errorf("words: %q", got)
 	}
 }
+
+// TestFramesFile: bench/frames.toml has keys and values that hone bench takes.
+func TestFramesFile(t *testing.T) {
+	_, said := hone(t, 2, "bench", "-f", "../../../bench/frames.toml", "--samples", "1")
+	if !strings.Contains(said, "a verdict needs at least") { // which is refused after the file's own faults
+		t.Error(said)
+	}
+}
