@@ -56,16 +56,6 @@ func closedEarly(why error) error {
 	return fmt.Errorf("the server closed the connection within the handshake (%w)", why)
 }
 
-// say sends a hello and reads its answer.
-func say(hello []byte, decode func(in []byte) (used int, err error)) func(net.Conn) error {
-	return func(nc net.Conn) error {
-		if _, err := nc.Write(hello); err != nil {
-			return err
-		}
-		return await(nc, "a hello", decode)
-	}
-}
-
 // named returns a hello whose first 16 # in a row are letters of the connection's own.
 func named(hello string) []byte {
 	name := rand.Text()[:16]

@@ -405,12 +405,17 @@ func (c *numberedCodec) Decode(a *Answer, in []byte) (used int, err error) {
 
 // hello says the target's hello.
 func (m Messages) hello() func(net.Conn) error {
-	return say(m.Framing.Append(nil, named(m.Hello)), func(in []byte) (used int, err error) {
-		if _, used, err = m.Framing.Cut(in, mostHead); used > 0 && m.Framing.resp {
-			if why := failureOfRESP(in); why != nil {
-				return 0, refused(why)
-			}
+	return func(nc net.Conn) error {
+		if _, err := nc.Write(m.Framing.Append(nil, named(m.Hello))); err != nil {
+			return err
 		}
-		return used, err
-	})
+		return await(nc, "a hello", func(in []byte) (used int, err error) {
+			if _, used, err = m.Framing.Cut(in, mostHead); used > 0 && m.Framing.resp {
+				if why := failureOfRESP(in); why != nil {
+					return 0, refused(why)
+				}
+			}
+			return used, err
+		})
+	}
 }
