@@ -193,10 +193,8 @@ func Build(ctx context.Context, module, dir string, entries []Entry, say func(st
 				return nil, err
 			}
 		case e.Package != "":
-			cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", filepath.Join(dir, "whole")+"/", hone+"/"+e.Package)
-			cmd.Dir = module
-			if out, err := cmd.CombinedOutput(); err != nil {
-				return nil, fmt.Errorf("go build: %w\n%s", err, out)
+			if err := Whole(ctx, module, dir, e.Package); err != nil {
+				return nil, err
 			}
 		case e.external():
 			if e.Version, err = externalVersion(ctx, e.Program); err != nil {
@@ -223,6 +221,16 @@ func Build(ctx context.Context, module, dir string, entries []Entry, say func(st
 		}
 	}
 	return built, configure(dir)
+}
+
+// Whole builds a program of hone's, below the repository, into the folder whole of dir.
+func Whole(ctx context.Context, module, dir, program string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", filepath.Join(dir, "whole")+"/", hone+"/"+program)
+	cmd.Dir = module
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // Packages are those of hone that the entries' programs are made of, as folders of the repository.
@@ -331,27 +339,53 @@ func configure(dir string) error {
 
 // Line returns the command that starts an entry of dir at an address, for a shell.
 func (e Entry) Line(dir, addr string, how How) (string, error) {
-	_, port, _ := strings.Cut(addr, ":")
-	fill := strings.NewReplacer("{dir}", dir, "{addr}", addr, "{port}", port)
 	if e.Command == "" {
-		line := fmt.Sprintf("exec %s/%s --addr %s --loops %d", dir, e.Program, addr, how.Loops)
-		if e.Engine != "" {
-			line += " --engine " + e.Engine
-		}
-		if e.TLS || how.TLS {
-			line += " --tls"
-		}
-		return line, nil
+		return "exec " + e.run(dir, addr, how), nil
 	}
 	files, err := configs.ReadDir("configs")
 	for _, file := range files {
 		var text []byte
 		if text, err = configs.ReadFile("configs/" + file.Name()); err == nil {
-			err = os.WriteFile(filepath.Join(dir, file.Name()), []byte(fill.Replace(string(text))), 0o600)
+			err = os.WriteFile(filepath.Join(dir, file.Name()), []byte(filled(dir, addr).Replace(string(text))), 0o600)
 		}
 		if err != nil {
 			break
 		}
 	}
-	return "exec " + fill.Replace(e.Command), err
+	return "exec " + e.run(dir, addr, how), err
+}
+
+// run is the command itself.
+func (e Entry) run(dir, addr string, how How) string {
+	if e.Command != "" {
+		return filled(dir, addr).Replace(e.Command)
+	}
+	line := fmt.Sprintf("%s/%s --addr %s --loops %d", dir, e.Program, addr, how.Loops)
+	if e.Engine != "" {
+		line += " --engine " + e.Engine
+	}
+	if e.TLS || how.TLS {
+		line += " --tls"
+	}
+	return line
+}
+
+func filled(dir, addr string) *strings.Replacer {
+	_, port, _ := strings.Cut(addr, ":")
+	return strings.NewReplacer("{dir}", dir, "{addr}", addr, "{port}", port)
+}
+
+// Recipe returns the commands that build and run an entry, from the root of the repository and in the folder {out}.
+func (e Entry) Recipe(addr string, how How) (build, run string) {
+	run = e.run("{out}", addr, how)
+	_, port, _ := strings.Cut(addr, ":")
+	switch {
+	case e.Source != "":
+		build = fmt.Sprintf("cc -O2 -pthread -o {out}/%s bench/servers/%[1]s/%s", e.Program, e.Source)
+	case e.Program == "nginx":
+		build = fmt.Sprintf("sed -e s#{dir}#{out}#g -e s#{addr}#%s#g -e s#{port}#%s#g bench/fleet/configs/nginx.conf >{out}/nginx.conf", addr, port)
+	default:
+		build = "cd bench && GOWORK=off go build -trimpath -o {out}/ ./servers/" + e.Program
+	}
+	return build, run
 }

@@ -2,8 +2,6 @@ package fleet_test
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -13,10 +11,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/hone-go/hone/bench/drive"
 	"github.com/hone-go/hone/bench/fleet"
 	"github.com/hone-go/hone/bench/service"
 	"github.com/hone-go/hone/internal/testrun"
+	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/codec"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -45,7 +44,9 @@ func TestServers(t *testing.T) {
 				t.Run(ask.name, func(t *testing.T) { ask.of(t, dial(t, server.Addr)) })
 			}
 			t.Run("memory", func(t *testing.T) { tellsMemory(t, server, e) })
-			t.Run("load", func(t *testing.T) { isLoaded(t, server) })
+			t.Run("load", func(t *testing.T) {
+				isLoaded(t, load.Plan{Target: codec.Frames{Address: server.Addr}, Depth: 64, Echo: true})
+			})
 		})
 	}
 }
@@ -74,14 +75,19 @@ func dial(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
+// request appends a request to dst.
+func request(dst []byte, id uint64, content []byte) []byte {
+	return wire.Append(dst, wire.Packet{Command: wire.Submit, ID: id, Content: content})
+}
+
 func asksByteByByte(t *testing.T, conn net.Conn) {
-	for _, b := range drive.Request(nil, 1<<40, []byte("letters")) {
+	for _, b := range request(nil, 1<<40, []byte("letters")) {
 		if _, err := conn.Write([]byte{b}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := drive.ReadAnswer(conn, 1<<40, []byte("letters")); err != nil {
-		t.Error(err)
+	if id, content := readAnswer(t, conn); id != 1<<40 || string(content) != "letters" {
+		t.Errorf("the answer to %d is %q", id, content)
 	}
 }
 
@@ -90,7 +96,7 @@ func asksManyAtOnce(t *testing.T, conn net.Conn) {
 	const count = 5000
 	var all []byte
 	for id := range uint64(count) {
-		all = drive.Request(all, id+1, fmt.Appendf(nil, "request %d", id))
+		all = request(all, id+1, fmt.Appendf(nil, "request %d", id))
 	}
 	for _, part := range [][]byte{all[:len(all)-5], all[len(all)-5:]} {
 		if _, err := conn.Write(part); err != nil {
@@ -132,8 +138,12 @@ func readAnswer(t *testing.T, conn net.Conn) (id uint64, content []byte) {
 
 func asksLargeAndSmall(t *testing.T, conn net.Conn) {
 	for i, size := range []int{service.FrameLimit - 13, 0, 5000, 1} {
-		if err := drive.Exchange(conn, uint64(i+1), bytes.Repeat([]byte("x"), size)); err != nil {
-			t.Errorf("%d bytes: %v", size, err)
+		want := bytes.Repeat([]byte("x"), size)
+		if _, err := conn.Write(request(nil, uint64(i+1), want)); err != nil {
+			t.Fatal(err)
+		}
+		if id, content := readAnswer(t, conn); id != uint64(i+1) || !bytes.Equal(content, want) {
+			t.Errorf("%d bytes: the answer to %d has %d", size, id, len(content))
 		}
 	}
 }
@@ -151,40 +161,5 @@ func tellsMemory(t *testing.T, server *fleet.Server, e fleet.Entry) {
 	m, err := server.Collect(t.Context(), e)
 	if err != nil || m.Anonymous <= 0 || m.Resident <= 0 {
 		t.Errorf("%+v, %v", m, err)
-	}
-}
-
-// isLoaded has a client do what the comparisons have it do, in little.
-func isLoaded(t *testing.T, server *fleet.Server) {
-	var orders bytes.Buffer
-	encoder := json.NewEncoder(&orders)
-	for _, o := range []drive.Order{
-		{Addr: server.Addr, Open: 20},
-		{Addr: server.Addr, Open: 30, Load: &drive.Load{PID: server.PID, Conns: 4, Depth: 2, Window: 50 * time.Millisecond, Warmup: 10 * time.Millisecond}},
-		{Addr: server.Addr, Load: &drive.Load{PID: server.PID, Conns: 4, Depth: 64, Rate: 500, Window: 100 * time.Millisecond, Warmup: 10 * time.Millisecond}},
-		{Addr: server.Addr, Load: &drive.Load{PID: server.PID, Conns: 4, Depth: 1, Once: true, Window: 50 * time.Millisecond, Warmup: 10 * time.Millisecond}},
-	} {
-		if err := encoder.Encode(o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var answers bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	if err := drive.Obey(ctx, &orders, &answers); err != nil {
-		t.Fatal(err)
-	}
-	decoder := json.NewDecoder(&answers)
-	for i := range 4 {
-		var r drive.Report
-		if err := decoder.Decode(&r); err != nil || r.Error != "" {
-			t.Fatalf("order %d: %v %s", i, err, r.Error)
-		}
-		if want := min(20+10*i, 30); r.Open != want {
-			t.Errorf("order %d: %d connections are open, not %d", i, r.Open, want)
-		}
-		if i > 0 && (r.Load == nil || r.Load.Requests == 0 || r.Load.Figures["cpu_us"] <= 0 || i < 3 && r.Load.Figures["p50_us"] <= 0) {
-			t.Errorf("order %d: %+v", i, r.Load)
-		}
 	}
 }

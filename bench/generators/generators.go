@@ -106,7 +106,7 @@ func sample(ctx context.Context, g *race.Ground, e fleet.Entry, schedule Stalls)
 	}
 	settle, window := settle, window
 	if g.Small() {
-		settle, window = 300*time.Millisecond, time.Second
+		settle, window = 300*time.Millisecond, 2*time.Second // a p99.9 needs 1,000 requests
 	}
 	server, err := fleet.Spawn(ctx, g.CPUs[0], nil, g.Self, "stalls", schedule.Period.String(), schedule.Stall.String())
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hone-go/hone/bench/drive"
 	"github.com/hone-go/hone/bench/service"
 	"github.com/hone-go/hone/bench/web"
 	"github.com/hone-go/hone/tool/child"
@@ -181,7 +180,7 @@ func (s shape) exchange(conn net.Conn) (requests, answers []byte, err error) {
 		return bytes.Repeat(append(head, content...), s.depth), bytes.Repeat(answer, s.depth), nil
 	case s.library == "framed":
 		for id := range uint64(s.depth) {
-			requests = drive.Request(requests, id+1, s.request)
+			requests = wire.Append(requests, wire.Packet{Command: wire.Submit, ID: id + 1, Content: s.request})
 			answers = wire.Append(answers, wire.Packet{Command: wire.SubmitAck, ID: id + 1, Content: s.request})
 		}
 		return requests, answers, nil

@@ -76,7 +76,7 @@ func gatewayRow() Row {
 				plan.Target, plan.Content = commands, fmt.Appendf(nil, "*5\r\n$4\r\nXADD\r\n$1\r\ns\r\n$1\r\n*\r\n$1\r\nr\r\n$%d\r\n%s\r\n", len(record), record)
 			}
 			var made *load.Result
-			cpu, others, err := watch(server.PID, nil, func() (err error) {
+			cpu, others, err := watch(server.PID, func() (err error) {
 				made, err = load.Run(ctx, plan)
 				return err
 			})

@@ -74,7 +74,7 @@ func speakHTTP2(ctx context.Context, g *Ground, e fleet.Entry) (samples []table.
 		return nil, err
 	}
 	for _, streams := range []int{1, 10} {
-		cpu, others, err := watch(server.PID, nil, func() error {
+		cpu, others, err := watch(server.PID, func() error {
 			var all errgroup.Group
 			for _, c := range conns {
 				for range streams {

@@ -4,9 +4,9 @@ package race
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -15,10 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hone-go/hone/bench/drive"
 	"github.com/hone-go/hone/bench/fleet"
 	"github.com/hone-go/hone/bench/table"
-	"github.com/hone-go/hone/tool/child"
 )
 
 // Row is what to compare.
@@ -30,13 +28,18 @@ type Row struct {
 	Rounds  int // of a run that is to be quoted
 	// Round measures the servers once, in that order.
 	Round func(ctx context.Context, g *Ground, order []fleet.Entry) []table.Sample
+
+	scenario *scenario // which hone bench measures, instead of Round
 }
 
 // Ground is where rows are measured.
 type Ground struct {
+	Module  string // the folder of the module bench
 	Dir     string // where fleet.Build has put the programs
-	Self    string // this program, which is a client with the argument client
+	Self    string // this program, which is a server that stalls with the argument stalls
 	CPUs    []int
+	Addr    string    // where the servers of a scenario file listen, one after the other
+	Log     io.Writer // for what hone bench says of its progress
 	Window  time.Duration
 	Warmup  time.Duration
 	Quiet   time.Duration // how long connections have been idle when their memory is read
@@ -50,20 +53,38 @@ func (g *Ground) Small() bool { return g.Window < time.Second }
 
 // Run measures a row. If ctx ends, what there is until then is returned, with the reason why it is not valid.
 func (g *Ground) Run(ctx context.Context, row Row, rounds int, seed uint64) *table.Row {
-	r := &table.Row{Name: row.Name, Title: row.Title(g.CPUs), Rounds: rounds, WindowMS: g.Window.Milliseconds(), Seed: seed, Client: row.Client}
+	wanted := row.Rounds
+	row.Rounds = rounds
+	r := &table.Row{Name: row.Name, Title: row.Title(g.CPUs), Rounds: rounds, WindowMS: g.Window.Milliseconds(), Client: row.Client}
 	r.Schema, r.Valid, r.InvalidReasons = table.Schema, true, []string{}
 	for _, e := range row.Servers {
 		r.Servers = append(r.Servers, e.Server)
 	}
-	order := rand.New(rand.NewPCG(seed, 0))
+	if row.scenario == nil {
+		r.Seed = seed
+		g.rounds(ctx, row, r)
+	} else if err := g.bench(ctx, row, r); err != nil && ctx.Err() == nil {
+		r.Doubt("%v", err)
+	}
+	if ctx.Err() != nil {
+		r.Doubt("interrupted; let it run to the end")
+	}
+	if rounds < wanted || g.Small() {
+		r.Doubt("too short to mean anything; make %d rounds, and not --quick ones", wanted)
+	}
+	return r
+}
+
+// rounds measures a row by its Round.
+func (g *Ground) rounds(ctx context.Context, row Row, r *table.Row) {
+	order := rand.New(rand.NewPCG(r.Seed, 0))
 	g.retaken = 0
-	for round := range rounds {
+	for round := range r.Rounds {
 		entries := slices.Clone(row.Servers)
 		order.Shuffle(len(entries), func(i, j int) { entries[i], entries[j] = entries[j], entries[i] })
 		samples := row.Round(ctx, g, entries)
 		if ctx.Err() != nil {
-			r.Doubt("interrupted; let it run to the end")
-			break
+			return
 		}
 		for _, s := range samples {
 			s.Round = round
@@ -71,14 +92,10 @@ func (g *Ground) Run(ctx context.Context, row Row, rounds int, seed uint64) *tab
 			if s.Error != "" {
 				r.Doubt("%s: %s", s.Server, s.Error)
 			}
-			g.Say(fmt.Sprintf("%s, round %d of %d: %s", row.Name, round+1, rounds, line(s)))
+			g.Say(fmt.Sprintf("%s, round %d of %d: %s", row.Name, round+1, r.Rounds, line(s)))
 		}
 	}
 	r.Retaken = g.retaken
-	if rounds < row.Rounds || g.Small() {
-		r.Doubt("too short to mean anything; make %d rounds, and not --quick ones", row.Rounds)
-	}
-	return r
 }
 
 // each measures the servers one after the other.
@@ -91,8 +108,13 @@ func each(measure func(ctx context.Context, g *Ground, e fleet.Entry) ([]table.S
 	}
 }
 
-// maxOthers is the share of all CPUs that other programs may use; it knows nothing of the result.
-const maxOthers = 0.1
+// mostOthers is the share of all CPUs that other programs may use; it knows nothing of the result.
+func (g *Ground) mostOthers() float64 {
+	if g.Small() {
+		return 1
+	}
+	return 0.1
+}
 
 // take takes a server's samples, again while other programs use too much and there are retakes left.
 func (g *Ground) take(ctx context.Context, e fleet.Entry, measure func(context.Context, *Ground, fleet.Entry) ([]table.Sample, error)) []table.Sample {
@@ -107,7 +129,7 @@ func (g *Ground) take(ctx context.Context, e fleet.Entry, measure func(context.C
 			others = max(others, all[i].Figures["others"]/float64(max(1, len(g.CPUs))))
 		}
 		switch {
-		case others <= maxOthers || g.Small() || ctx.Err() != nil:
+		case others <= g.mostOthers() || ctx.Err() != nil:
 			return all
 		case g.retaken >= g.Retakes:
 			all[0].Error = fmt.Sprintf("other programs used %.0f %% of the machine, and no more samples may be thrown away; let it do nothing else", 100*others)
@@ -118,9 +140,9 @@ func (g *Ground) take(ctx context.Context, e fleet.Entry, measure func(context.C
 }
 
 // watch measures the CPU time of a server while do runs, and how much of a CPU was neither idle nor used by it, this
-// program, its clients and what has ended of them. That is other programs, interrupts beside all of them, and what the host
+// program and what has ended of its clients. That is other programs, interrupts beside all of them, and what the host
 // took away.
-func watch(server int, clients []*child.Child, do func() error) (cpu time.Duration, others float64, err error) {
+func watch(server int, do func() error) (cpu time.Duration, others float64, err error) {
 	var at [2]struct{ server, ours, idle time.Duration }
 	began, cpus := time.Now(), 0
 	for i := range at {
@@ -131,10 +153,6 @@ func watch(server int, clients []*child.Child, do func() error) (cpu time.Durati
 		at[i].ours, errs[2] = fleet.ProcessCPU(os.Getpid())
 		errs[3] = syscall.Getrusage(syscall.RUSAGE_CHILDREN, &ended)
 		at[i].ours += at[i].server + time.Duration(ended.Utime.Nano()+ended.Stime.Nano())
-		for _, c := range clients {
-			used, err := fleet.ProcessCPU(c.PID)
-			at[i].ours, errs[0] = at[i].ours+used, errors.Join(errs[0], err)
-		}
 		if err = errors.Join(errs[:]...); err == nil && i == 0 {
 			err = do()
 		}
@@ -157,27 +175,4 @@ func line(s table.Sample) string {
 		text += fmt.Sprintf(" %s %.4g", name, s.Figures[name])
 	}
 	return strings.Join(append([]string{text}, s.Doubts...), "; ")
-}
-
-// slack is for a client to open its connections and to settle.
-const slack = 2 * time.Minute
-
-// client starts a client. Its collector may run rarely: its heap is small, and
-// what it collects is connections that have gone. Its loops never yield, and need
-// no signals that ask them to.
-func (g *Ground) client(ctx context.Context, cpu, procs int, before ...string) (*child.Child, error) {
-	command := append(before, g.Self, "client")
-	return fleet.Spawn(ctx, cpu, []string{fmt.Sprintf("GOMAXPROCS=%d", procs), "GOGC=400", "GODEBUG=asyncpreemptoff=1"}, command[0], command[1:]...)
-}
-
-// ask gives a client an order.
-func ask(ctx context.Context, client *child.Child, o drive.Order, limit time.Duration) (answer drive.Report, err error) {
-	text, err := json.Marshal(o)
-	if err == nil {
-		err = client.Ask(ctx, string(text), limit+slack, &answer)
-	}
-	if err == nil && answer.Error != "" {
-		err = errors.New(answer.Error)
-	}
-	return answer, err
 }

@@ -33,7 +33,7 @@ func respRow() Row {
 				n = 500
 			}
 			args := append([]string{"-p", port, "-q", "-c", "50", "-n", strconv.Itoa(n)}, strings.Fields(c.args)...)
-			cpu, others, err := watch(server.PID, nil, func() error {
+			cpu, others, err := watch(server.PID, func() error {
 				out, err := exec.CommandContext(ctx, "redis-benchmark", args...).CombinedOutput()
 				if err != nil || !strings.Contains(string(out), "requests per second") {
 					return fmt.Errorf("redis-benchmark (make deps installs it): %w: %s", err, out)

@@ -2,29 +2,32 @@ package race
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
-	"sync"
+	"syscall"
+	"time"
 
-	"github.com/hone-go/hone/bench/drive"
 	"github.com/hone-go/hone/bench/fleet"
 	"github.com/hone-go/hone/bench/table"
 	"github.com/hone-go/hone/bench/web"
-	"github.com/hone-go/hone/tool/child"
 )
 
-// scenario is one way of using a server with package drive.
+// scenario is one way of using servers, which hone bench measures.
 type scenario struct {
 	name   string
-	ask    string  // the name of a web.Question, or web.Socket; empty: hone's frames
+	scheme string
+	path   string
 	conns  int     // connections that ask
 	depth  int     // requests under way on each
 	rate   float64 // requests a second of all; 0: the next as soon as an answer is there
-	once   bool    // a connection for each request, so many at once
-	loops  int     // the server's, unpinned if there are two
-	levels []int   // how many idle connections to read the memory of, and nothing else
-	crowd  int     // connections that are pushed to; web.Stream has nothing else
+	churn  float64 // instead of all that: connections a second, for one request each
+	loops  int     // the servers', which are pinned if it is one
+	more   string  // lines of the scenario file
 }
 
 // Rounds of CPU are compared in pairs, of which a signed-rank test needs many. The p99 at a rate varies more than CPU does;
@@ -36,196 +39,194 @@ const (
 	idleRounds   = 3
 )
 
-// Rows are all that package drive measures. They are told apart by what they make dear: frames/A waking up, A2 the
-// same unpinned and on two loops, B the code itself, C the memory that a crowd is spread over, O sleeping and
-// waking at a rate, once accepting and closing. lent is a request that http1 leaves to net/http.
+// Rows are all but those of packages generators and routes. They are told apart by what they make dear: frames/A waking
+// up, A2 the same unpinned and on two loops, B the code itself, C the memory that a crowd is spread over, O sleeping and
+// waking at a rate, once accepting and closing.
 func Rows() []Row {
+	const twice, hello = 2, "expect-length = 13"
 	var all []Row
 	add := func(group string, servers []fleet.Entry, scenarios ...scenario) {
 		for _, s := range scenarios {
+			s.loops = max(1, s.loops)
 			all = append(all, s.row(group, servers))
 		}
 	}
 	add("frames", fleet.Frames(),
-		scenario{name: "A", conns: 100, depth: 1},
-		scenario{name: "A2", conns: 100, depth: 1, loops: 2},
-		scenario{name: "B", conns: 100, depth: 64},
-		scenario{name: "C", conns: 2000, depth: 1},
-		scenario{name: "O", conns: 100, depth: 64, rate: 50_000},
-		scenario{name: "once", conns: 64, depth: 1, once: true},
-		scenario{name: "idle", levels: []int{1000, 5000, 15_000}})
+		scenario{name: "A", scheme: overTCP, conns: 100, depth: 1},
+		scenario{name: "A2", scheme: overTCP, conns: 100, depth: 1, loops: twice},
+		scenario{name: "B", scheme: overTCP, conns: 100, depth: 64},
+		scenario{name: "C", scheme: overTCP, conns: 2000, depth: 1},
+		scenario{name: "O", scheme: overTCP, conns: 100, depth: 64, rate: 40_000},
+		scenario{name: "once", scheme: overTCP, churn: 5000})
 	add("http", append(fleet.HTTP(), fleet.Nginx().Alone()),
-		scenario{name: "hello", ask: "hello", conns: 64, depth: 1},
-		scenario{name: "hello-256", ask: "hello", conns: 256, depth: 1},
-		scenario{name: "pipelined", ask: "hello", conns: 64, depth: 16},
-		scenario{name: "rate", ask: "hello", conns: 64, depth: 4, rate: 20_000},
-		scenario{name: "once", ask: "hello", conns: 64, depth: 1, once: true})
+		scenario{name: "hello", scheme: plain, path: web.HelloPath, conns: 64, depth: 1, more: hello},
+		scenario{name: "hello-256", scheme: plain, path: web.HelloPath, conns: 256, depth: 1, more: hello},
+		scenario{name: "pipelined", scheme: plain, path: web.HelloPath, conns: 64, depth: 16, more: hello},
+		scenario{name: "rate", scheme: plain, path: web.HelloPath, conns: 64, depth: 4, rate: 20_000, more: hello},
+		scenario{name: "once", scheme: plain, path: web.HelloPath, churn: 5000, more: hello})
 	add("http", fleet.HTTP(),
-		scenario{name: "page", ask: "page", conns: 64, depth: 1},
-		scenario{name: "picture", ask: "picture", conns: 64, depth: 1},
-		scenario{name: "TLS", ask: "tls", conns: 64, depth: 1},
-		scenario{name: "idle", ask: "hello", levels: []int{15_000}},
-		scenario{name: "idle-TLS", ask: "tls", levels: []int{2000}},
-		scenario{name: "lent", ask: "chunked", levels: []int{15_000}})
-	add("http", fleet.Streams(), scenario{name: "streams", ask: web.Stream, crowd: 5000})
+		scenario{name: "page", scheme: plain, path: web.PagePath, conns: 64, depth: 1, more: "expect-length = 2048"},
+		scenario{name: "picture", scheme: plain, path: web.PicturePath, conns: 64, depth: 1, more: "expect-length = 700"},
+		scenario{name: "TLS", scheme: secure, path: web.HelloPath, conns: 64, depth: 1, more: hello + "\ninsecure = true # the certificate is of the server's start"})
 	add("ws", fleet.WebSocket(),
-		scenario{name: "100x1", ask: web.Socket, conns: 100, depth: 1},
-		scenario{name: "2000x1", ask: web.Socket, conns: 2000, depth: 1},
-		scenario{name: "100x16", ask: web.Socket, conns: 100, depth: 16},
-		scenario{name: "idle", ask: web.Socket, levels: []int{15_000}},
-		scenario{name: "push", ask: web.Socket, conns: 100, depth: 8, rate: 2000, loops: 2, crowd: 15_000})
-	return append(all, http2Row(), respRow(), gatewayRow())
+		scenario{name: "100x1", scheme: socket, path: web.EchoPath, conns: 100, depth: 1, more: "size = 64"},
+		scenario{name: "2000x1", scheme: socket, path: web.EchoPath, conns: 2000, depth: 1, more: "size = 64"},
+		scenario{name: "100x16", scheme: socket, path: web.EchoPath, conns: 100, depth: 16, more: "size = 64"},
+		scenario{name: "rate", scheme: socket, path: web.EchoPath, conns: 1000, depth: 4, rate: 20_000, more: "size = 64"})
+	return append(all,
+		idleRow("frames/idle", fleet.Frames(), overTCP, 1000, 5000, 15_000),
+		idleRow("http/idle", fleet.HTTP(), plain, 15_000), idleRow("http/idle-TLS", fleet.HTTP(), secure, 2000),
+		idleRow("http/lent", fleet.HTTP(), lent, 15_000),
+		idleRow("ws/idle", fleet.WebSocket(), socket, 15_000),
+		crowdRow("http/streams", fleet.Streams(), 5000, 1, true), crowdRow("ws/push", fleet.WebSocket(), 15_000, twice, false),
+		http2Row(), respRow(), gatewayRow())
 }
 
 func (s scenario) row(group string, servers []fleet.Entry) Row {
-	s.loops = max(1, s.loops)
-	r := Row{Name: group + "/" + s.name, Title: s.title, Client: drive.Client, Servers: servers, Rounds: cpuRounds, Round: each(s.measure)}
-	switch {
-	case len(s.levels) > 0:
-		r.Rounds, r.Round = idleRounds, s.idle
-	case s.crowd > 0:
-		r.Rounds, r.Round = steadyRounds, each(s.push)
-	case s.rate > 0:
+	r := Row{Name: group + "/" + s.name, Title: s.title, Client: "hone bench", Servers: servers, Rounds: cpuRounds, scenario: &s}
+	if s.rate > 0 {
 		r.Rounds = rateRounds
 	}
 	return r
 }
 
-// placed says where server and client run: on a machine with one CPU both are there.
-func (s scenario) placed(cpus []int) (server fleet.How, clientCPU, clientProcs int) {
-	q, err := web.Named(s.ask)
-	server = fleet.How{CPU: fleet.AnyCPU, Loops: s.loops, TLS: err == nil && q.TLS}
-	if s.loops > 1 || len(cpus) < 2 {
-		return server, fleet.AnyCPU, min(2, len(cpus))
-	}
-	server.CPU = cpus[0]
-	return server, cpus[1], 1
-}
-
 // title says what the scenario is.
 func (s scenario) title(cpus []int) string {
-	asking := ""
-	if s.ask != "" {
-		asking = ", asking for " + s.ask
-	}
-	switch {
-	case len(s.levels) > 0:
-		return fmt.Sprintf("memory of %v idle connections that were served once%s, by connection", s.levels, asking)
-	case s.ask == web.Stream:
-		return fmt.Sprintf("an event of 256 bytes to each of %d open streams, not pinned, one loop; and the memory of a stream", s.crowd)
-	case s.crowd > 0:
-		return fmt.Sprintf("a message pushed to %d connections; then, beside that, %d connections, %.0f requests/s, not pinned, %d loops", s.crowd, s.conns, s.rate, s.loops)
-	}
 	load := fmt.Sprintf("%d connections × %d outstanding", s.conns, s.depth)
 	switch {
 	case s.rate > 0:
 		load = fmt.Sprintf("%d connections, %.0f requests/s", s.conns, s.rate)
-	case s.once:
-		load = fmt.Sprintf("a connection for each request, %d at once", s.conns)
+	case s.churn > 0:
+		load = fmt.Sprintf("%.0f connections a second for a request each", s.churn)
 	}
-	switch server, client, _ := s.placed(cpus); {
-	case s.loops > 1:
-		return fmt.Sprintf("%s%s, not pinned, %d loops", load, asking, s.loops)
-	case client == fleet.AnyCPU:
-		return load + asking + ", NOT PINNED, since there is one CPU, one loop"
-	default:
-		return fmt.Sprintf("%s%s, server on CPU %d, client on CPU %d, one loop", load, asking, server.CPU, client)
+	if s.path != "" {
+		load += fmt.Sprintf(", %s %s", s.scheme, s.path)
 	}
+	if !s.pinned(cpus) {
+		return fmt.Sprintf("%s, not pinned, event loops: %d", load, s.loops)
+	}
+	return fmt.Sprintf("%s, server on CPU %d, generator on CPU %d, one loop", load, cpus[0], cpus[1])
 }
 
-// measure is a new server and a new client for one window.
-func (s scenario) measure(ctx context.Context, g *Ground, e fleet.Entry) ([]table.Sample, error) {
-	how, cpu, procs := s.placed(g.CPUs)
-	server, err := fleet.Start(ctx, g.Dir, e, how)
-	if err != nil {
-		return nil, err
+func (s scenario) pinned(cpus []int) bool { return s.loops == 1 && len(cpus) > 1 }
+
+// leastPairs is what hone bench needs for a verdict.
+const leastPairs = 5
+
+// File returns the row as a scenario file of hone bench, for the root of the repository. It is empty for a row that
+// hone bench does not measure.
+func (r Row) File(g *Ground) string {
+	s := r.scenario
+	if s == nil {
+		return ""
 	}
-	defer server.Stop()
-	client, err := g.client(ctx, cpu, procs)
-	if err != nil {
-		return nil, err
+	var f strings.Builder
+	fmt.Fprintf(&f, "# %s: %s. From the root of the repository:\n#\n#\t%sgo run ./tool/cmd/hone bench -f bench/results/%s.toml\n",
+		r.Name, s.title(g.CPUs), strings.Join(append(s.pin(g.CPUs, 1), ""), " "), r.Name)
+	fmt.Fprintf(&f, "target = %q\nsamples = %d\nfor = %q\nwarmup = %q\nmax-others = \"%.0f%%\"\nmax-lag = \"100ms\"\n",
+		strings.TrimPrefix(s.scheme+"://"+g.Addr+s.path, overTCP+"://"), max(leastPairs, r.Rounds), g.Window, g.Warmup, 100*g.mostOthers())
+	if s.churn > 0 {
+		fmt.Fprintf(&f, "conns = 0\nchurn = %.0f\n", s.churn)
+	} else {
+		fmt.Fprintf(&f, "conns = %d\ndepth = %d\n", s.conns, s.depth)
 	}
-	defer client.Stop()
-	var answer drive.Report
-	_, others, err := watch(server.PID, []*child.Child{client}, func() (err error) {
-		answer, err = ask(ctx, client, s.order(g, server), g.Warmup+g.Window)
+	if s.rate > 0 {
+		fmt.Fprintf(&f, "rate = %.0f\n", s.rate)
+	} else if s.churn == 0 {
+		f.WriteString("allow-late = true # what a request costs the server does not depend on how busy the generator is\n")
+	}
+	if s.more != "" {
+		f.WriteString(s.more + "\n")
+	}
+	for _, e := range r.Servers {
+		build, run := e.Recipe(g.Addr, fleet.How{Loops: s.loops, TLS: s.scheme == secure})
+		run = strings.Join(append([]string{"exec"}, append(s.pin(g.CPUs, 0), run)...), " ")
+		fmt.Fprintf(&f, "\n[[program]]\nname = %q\nbuild = %q\ncmd = %q\n", e.Name, build, run)
+	}
+	return f.String()
+}
+
+// pin is the command that keeps another on one of the CPUs, or nothing.
+func (s scenario) pin(cpus []int, of int) []string {
+	if !s.pinned(cpus) {
+		return nil
+	}
+	return []string{"taskset", "-c", fmt.Sprint(cpus[of])}
+}
+
+// report is what is read of hone bench's report.
+type report struct {
+	Valid   bool     `json:"valid"`
+	Reasons []string `json:"invalid_reasons"`
+	Runs    []struct {
+		Name    string `json:"name"`
+		Samples []struct {
+			Pair    int  `json:"pair"`
+			Valid   bool `json:"valid"`
+			Metrics []struct {
+				Name  string  `json:"name"`
+				Value float64 `json:"value"`
+			} `json:"metrics"`
+		} `json:"samples"`
+	} `json:"runs"`
+}
+
+// bench has hone bench measure the row, and fills r in.
+func (g *Ground) bench(ctx context.Context, row Row, r *table.Row) error {
+	if err := fleet.Whole(ctx, g.Module, g.Dir, "tool/cmd/hone"); err != nil {
 		return err
-	})
+	}
+	file, out := filepath.Join(g.Dir, "scenario.toml"), filepath.Join(g.Dir, "report.json")
+	if err := errors.Join(os.RemoveAll(out), os.WriteFile(file, []byte(row.File(g)), 0o600)); err != nil {
+		return err
+	}
+	args := append(row.scenario.pin(g.CPUs, 1), filepath.Join(g.Dir, "whole", "hone"), "bench", "-f", file, "--json", "-o", out, "--discard", "--progress")
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir, cmd.Stderr = filepath.Dir(g.Module), g.Log
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) } // so that it stops its server
+	cmd.WaitDelay = 20 * time.Second
+	err := cmd.Run()
+	if code := new(exec.ExitError); errors.As(err, &code) && code.ExitCode() > 2 { // a verdict
+		err = nil
+	}
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("hone bench: %w", err)
 	}
-	answer.Load.Figures["others"] = others
-	return []table.Sample{{Figures: answer.Load.Figures, Doubts: answer.Load.Doubts}}, nil
+	made, err := os.ReadFile(out)
+	if err != nil {
+		return err
+	}
+	return fill(r, made, row.scenario.rate > 0)
 }
 
-func (s scenario) order(g *Ground, server *fleet.Server) drive.Order {
-	return drive.Order{Addr: server.Addr, Ask: s.ask, Load: &drive.Load{PID: server.PID, Conns: s.conns, Depth: s.depth, Rate: s.rate, Once: s.once, Warmup: g.Warmup, Window: g.Window}}
-}
-
-// idle reads the memory of some servers at the same time, which do not disturb each other.
-func (s scenario) idle(ctx context.Context, g *Ground, order []fleet.Entry) []table.Sample {
-	const together = 5
-	if g.Small() {
-		s.levels = []int{min(1000, s.levels[0])}
+// fill adds the samples of a report of hone bench, and why it is not valid; of response times only those at a rate, since
+// in a closed loop they say how fast the generator is.
+func fill(r *table.Row, text []byte, timed bool) error {
+	var made report
+	if err := json.Unmarshal(text, &made); err != nil {
+		return fmt.Errorf("the report of hone bench: %w", err)
 	}
-	var all []table.Sample
-	var mu sync.Mutex
-	for group := range slices.Chunk(order, together) {
-		var reading sync.WaitGroup
-		for _, e := range group {
-			reading.Go(func() {
-				samples, err := s.memory(ctx, g, e)
-				if err != nil {
-					samples = append(samples, table.Sample{Server: e.Name, Error: err.Error()})
+	if !made.Valid {
+		r.Doubt("%s", strings.Join(made.Reasons, "; "))
+	}
+	names := map[string]string{"rate": "rate", "server CPU": "cpu_us"}
+	if timed {
+		names = map[string]string{"server CPU": "cpu_us", "p50": "p50_us", "p99": "p99_us", "p999": "p999_us"}
+	}
+	for _, run := range made.Runs {
+		for _, one := range run.Samples {
+			if !one.Valid {
+				r.Retaken++
+				continue
+			}
+			sample := table.Sample{Server: run.Name, Round: one.Pair - 1, Figures: map[string]float64{}}
+			for _, m := range one.Metrics {
+				if name := names[m.Name]; name != "" {
+					sample.Figures[name] = m.Value
 				}
-				mu.Lock()
-				defer mu.Unlock()
-				all = append(all, samples...)
-			})
+			}
+			r.Samples = append(r.Samples, sample)
 		}
-		reading.Wait()
 	}
-	slices.SortStableFunc(all, func(a, b table.Sample) int { return strings.Compare(a.Server, b.Server) })
-	return all
-}
-
-// warmConns are served before memory is read for the first time, so that what is there once is not counted.
-const warmConns = 10
-
-// memory reads one server's memory with more and more idle connections.
-func (s scenario) memory(ctx context.Context, g *Ground, e fleet.Entry) (samples []table.Sample, err error) {
-	how, _, _ := s.placed(nil)
-	server, err := fleet.Start(ctx, g.Dir, e, how)
-	if err != nil {
-		return nil, err
-	}
-	defer server.Stop()
-	client, err := g.client(ctx, fleet.AnyCPU, 1)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Stop()
-	open := func(n int) (fleet.Memory, error) {
-		if _, err := ask(ctx, client, drive.Order{Addr: server.Addr, Ask: s.ask, Open: n}, 0); err != nil {
-			return fleet.Memory{}, err
-		}
-		if err := fleet.Wait(ctx, g.Quiet); err != nil {
-			return fleet.Memory{}, err
-		}
-		return server.Collect(ctx, e)
-	}
-	before, err := open(warmConns)
-	if err != nil {
-		return nil, err
-	}
-	for _, level := range s.levels {
-		after, err := open(level)
-		if err != nil {
-			return samples, err
-		}
-		samples = append(samples, table.Sample{Server: e.Name, Case: fmt.Sprintf("%dk", level/1000), Figures: map[string]float64{
-			"per_conn_bytes": float64(after.Anonymous-before.Anonymous) / float64(level-warmConns),
-		}})
-	}
-	return samples, nil
+	return nil
 }

@@ -57,7 +57,7 @@ type Row struct {
 	Title    string   `json:"title"` // the load, and the CPUs of server and client
 	Rounds   int      `json:"rounds"`
 	WindowMS int64    `json:"window_ms"`
-	Seed     uint64   `json:"seed"`    // of the order
+	Seed     uint64   `json:"seed"`    // of the order; 0: hone bench's
 	Retaken  int      `json:"retaken"` // samples that were thrown away because other programs were busy
 	Client   string   `json:"client"`
 	Packages []string `json:"packages"` // of hone, in its servers

@@ -40,8 +40,8 @@ var figures = map[string]struct {
 	label string
 	scale float64
 }{
-	"cpu_us": {"CPU µs", 1}, "user_us": {"user µs", 1}, "rate": {"thousand/s", 1e-3}, "p50_us": {"p50 µs", 1}, "p99_us": {"p99 µs", 1}, "p999_us": {"p99.9 µs", 1},
-	"per_conn_bytes": {"bytes", 1}, "peak_bytes": {"peak MiB", 1.0 / (1 << 20)}, "alone_p99_us": {"p99 µs alone", 1}, "during_p99_us": {"p99 µs meanwhile", 1}, "ns": {"ns", 1},
+	"cpu_us": {"CPU µs", 1}, "rate": {"thousand/s", 1e-3}, "p50_us": {"p50 µs", 1}, "p99_us": {"p99 µs", 1}, "p999_us": {"p99.9 µs", 1},
+	"per_conn_bytes": {"bytes", 1}, "peak_bytes": {"peak MiB", 1.0 / (1 << 20)}, "ns": {"ns", 1},
 }
 
 // spec is what a marker asks for.
@@ -313,10 +313,7 @@ func (s *Stored) losses() string {
 		var peers []Server
 		var places []at
 		for _, of := range r.Cases() {
-			for _, figure := range []string{"cpu_us", "p99_us", "per_conn_bytes", "during_p99_us", "ns"} {
-				if figure == "p99_us" && !strings.Contains(r.Title, "requests/s") {
-					continue // of a closed loop it says how fast the client is
-				}
+			for _, figure := range []string{"cpu_us", "p99_us", "per_conn_bytes", "ns"} {
 				for _, peer := range r.Servers {
 					place := at{r, of, figure}
 					if f := paired(place, peer.Name, hone.Name); !peer.Ours() && peer.Program != "" && peer.Program != Floor && len(f.Pairs) > 0 {
@@ -368,34 +365,16 @@ func facts(rows []*Row) string {
 		if r.WindowMS > 0 {
 			fmt.Fprintf(&t, " of %.1f s", float64(r.WindowMS)/1e3)
 		}
-		fmt.Fprintf(&t, " (seed %d), %d samples thrown away.", r.Seed, r.Retaken)
-		server, client, others, doubts := r.overall("server_busy"), r.overall("client_busy"), r.overall("others"), 0
-		if server != none {
-			fmt.Fprintf(&t, " Busy, in %% of a CPU: server %s, client (%s) %s, others %s.", server, r.Client, client, others)
+		if r.Seed != 0 {
+			fmt.Fprintf(&t, " (seed %d)", r.Seed)
 		}
-		for _, s := range r.Samples {
-			doubts += min(1, len(s.Doubts))
-		}
-		if doubts > 0 && strings.Contains(r.Title, "requests/s") { // in a closed loop a client is busy
-			fmt.Fprintf(&t, " The client doubts %d of %d samples.", doubts, len(r.Samples))
+		fmt.Fprintf(&t, ", %d samples thrown away.", r.Retaken)
+		if r.Client != "" {
+			fmt.Fprintf(&t, " Measured by %s.", r.Client)
 		}
 		t.WriteString("\n")
 	}
 	return t.String()
-}
-
-// overall is the median of a share over all servers, in percent.
-func (r *Row) overall(figure string) string {
-	var values []float64
-	for _, s := range r.Samples {
-		if v, has := s.Figures[figure]; has {
-			values = append(values, 100*v)
-		}
-	}
-	if len(values) == 0 {
-		return none
-	}
-	return fmt.Sprintf("%.0f", Middle(values))
 }
 
 // Median returns a figure's; false without values.

@@ -13,7 +13,7 @@ import (
 
 // small has two servers and hone in eight rounds, in which hone uses half of net's CPU, and a peer's that is better.
 func small() *Row {
-	r := &Row{Name: "frames/A", Title: "a load", Rounds: 8, WindowMS: 1000, Seed: 7, Retaken: 3, Client: "bench/client"}
+	r := &Row{Name: "frames/A", Title: "a load", Rounds: 8, WindowMS: 1000, Seed: 7, Retaken: 3, Client: "hone bench"}
 	r.Head = Head{
 		Schema: Schema, InvalidReasons: []string{"a test"}, Machine: Machine{CPU: "Abacus", CPUs: 2, Kernel: "6.1", System: "linux/amd64", Go: "go1.26", Commit: "abc", Changed: true, Date: "2026-01-02"},
 		Servers: []Server{{Name: "net", Program: "netbufio", Version: "go1.26"}, {Name: "gnet", Program: "gnet", Module: "example.com/gnet", Version: "v2.9.0"}, {Name: "hone-events", Program: "hone"}, {Name: "absent", Program: "hone"}},
@@ -61,7 +61,7 @@ func TestTables(t *testing.T) {
 	for spec, wants := range map[string][]string{
 		"cpu_us of frames/A to net": {"| net go1.26 | 1 1×failed |\n", "| **hone-events** | 0.49", "–0.5"},
 		"losses":                    {"| frames/A | CPU µs | 4.06 | gnet v2.9.0: 3.06 | 1.3"},
-		"facts of frames/A":         {"**INVALID**: a test.\n\n- frames/A: a load. Abacus, 2 CPUs, Linux 6.1, go1.26 linux/amd64, commit abc with changes, 2026-01-02; 8 rounds of 1.0 s (seed 7), 3 samples thrown away.\n"},
+		"facts of frames/A":         {"**INVALID**: a test.\n\n- frames/A: a load. Abacus, 2 CPUs, Linux 6.1, go1.26 linux/amd64, commit abc with changes, 2026-01-02; 8 rounds of 1.0 s (seed 7), 3 samples thrown away. Measured by hone bench.\n"},
 	} {
 		got, err := s.Table(spec)
 		for _, want := range wants {

@@ -17,9 +17,6 @@ const (
 	CrowdPath = "/crowd"
 )
 
-// Stream is the name of the question to servers of event streams: an event at once, and then what is pushed.
-const Stream = "events"
-
 // Event is a message as a stream has it.
 func Event(message []byte) []byte { return fmt.Appendf(nil, "data: %s\n\n", message) }
 
@@ -65,9 +62,6 @@ func (s *Streams) Obey(to *service.Pusher) {
 		})
 	}
 }
-
-// Socket is the name of the question to servers of WebSocket: to echo Echoed.
-const Socket = "ws"
 
 // Echoed is what a message to them carries.
 func Echoed() []byte { return []byte(strings.Repeat("sixteen letters.", 4)) }

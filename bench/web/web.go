@@ -9,7 +9,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"io"
 	"math/big"
 	"net/http"
@@ -117,41 +116,6 @@ func Certificate() (tls.Certificate, error) {
 		return tls.Certificate{}, err
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
-}
-
-// Question is a request, and what its answer must be.
-type Question struct {
-	Name    string
-	Request []byte
-	Body    string // of the answer, whose status is 200
-	TLS     bool
-}
-
-// Questions are all that the client asks.
-func Questions() []Question {
-	get := func(path, headers string) []byte {
-		return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: localhost:8080\r\n%s\r\n", path, headers)
-	}
-	return []Question{
-		{Name: "hello", Request: get(HelloPath, ""), Body: hello},
-		{Name: "page", Request: get(PagePath, ""), Body: page},
-		{Name: "picture", Request: get(PicturePath, ""), Body: picture},
-		{Name: "tls", Request: get(HelloPath, ""), Body: hello, TLS: true},
-		{Name: "chunked", Request: []byte(chunked), Body: hello},
-	}
-}
-
-// chunked is a request whose body is not announced.
-const chunked = ("POST " + HelloPath + " HTTP/1.1\r\nHost: localhost:8080\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
-
-// Named finds a question.
-func Named(name string) (Question, error) {
-	for _, q := range Questions() {
-		if q.Name == name {
-			return q, nil
-		}
-	}
-	return Question{}, fmt.Errorf("there is no question %q", name)
 }
 
 // Undate overwrites the dates of answers, which all have the same length, so that answers

@@ -72,7 +72,7 @@ func (s *Search) Report(target string) *Report {
 		r.Goal = &goals[i].Value
 	}
 	k := s.Plan.Find(s.made())
-	r.Knee = rangeOf("all goals", k)
+	r.Knee = rangeOf("every goal", k)
 	if len(goals) == 1 {
 		r.Knee.Goal = goals[0].String()
 	}

@@ -121,7 +121,7 @@ func (m *Measured) tardy(lag histogram, did, less string) string {
 
 // starved fails when the generator had no spare CPU.
 func (m *Measured) starved() string {
-	if !m.CPUKnown || m.CPUSpan < leastSpan || m.cpuShare() < MostCPUShare {
+	if !m.CPUKnown || m.CPUSpan < leastSpan || m.cpuShare() < MostCPUShare || m.plan.AllowLate && m.Lag.Histogram == nil {
 		return ""
 	}
 	return fmt.Sprintf("the generator used %.0f %% of the CPU it has (the limit is %.0f %%); give it more CPUs, or offer less",

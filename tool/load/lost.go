@@ -60,7 +60,7 @@ func (m *Measured) lose(heartbeats []*heartbeat) {
 // programs had the processor that it or the server waited for. No more requests wait at a time than are in
 // flight, or than there are processors.
 func (m *Measured) notRun() (stopped, rivals float64) {
-	if m.Span <= 0 || m.Lag.Histogram != nil { // at a rate, who was late has its own limit
+	if m.Span <= 0 || m.Lag.Histogram != nil || m.unloaded() { // at a rate, as of the churn, who was late has its own limit
 		return 0, 0
 	}
 	if m.Rivals != nil {

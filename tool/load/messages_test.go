@@ -148,6 +148,10 @@ func hostilesOfMessages(t *testing.T) (all []hostile) {
 		{"len32be+incl", "order", hostile{name: "counts itself", serve: asked(text("\x00\x00\x00\x01")), kind: codec.Garbage, try: "framing"}},
 		{"line", "order", hostile{name: "endless line", serve: asked(forever("", strings.Repeat("x", 1000), 0)), kind: codec.Garbage, try: "framing"}},
 		{"line", "order", hostile{name: "says nothing", serve: text(""), kind: codec.Silent, try: "time-out"}},
+		{"line", "order", hostile{name: "greets once", serve: func(nc net.Conn) {
+			io.WriteString(nc, "220 ready\r\n")
+			io.Copy(nc, nc)
+		}, kind: codec.WrongID, try: "once"}},
 		{"line", "order", hostile{name: "greets", serve: text(strings.Repeat("220 ready\r\n", 10)), kind: codec.WrongID, try: "once"}},
 		{"line", "order", hostile{name: "closes", serve: func(net.Conn) {}, kind: Closed, try: "log"}},
 		{"len32be", "order", hostile{name: "closes in an answer", serve: asked(func(nc net.Conn) { io.WriteString(nc, "\x00\x00\x00\x09x") }), kind: Closed, try: "log"}},

@@ -89,6 +89,12 @@ func TestGate(t *testing.T) {
 		{"waits for somebody", func(m *Measured) { closed(m, spiked(1, 1)); m.Waited, m.ServerWaited = time.Second/2, time.Second }, ""},
 		{"CPU", func(m *Measured) { m.CPU = 1700 * time.Millisecond }, "the generator used 85 % of the CPU it has"},
 		{"CPU at its limit", func(m *Measured) { m.CPU = 1599 * time.Millisecond }, ""},
+		{"CPU of a closed loop that may be busy", func(m *Measured) { closed(m, spiked(1, 1)); m.CPU, m.plan.AllowLate = 1900*time.Millisecond, true }, ""},
+		{"CPU at a rate that may not", func(m *Measured) { m.CPU, m.plan.AllowLate = 1900*time.Millisecond, true }, "the generator used 95 % of the CPU it has"},
+		{"churn alone waits for others", func(m *Measured) {
+			closed(m, histogram{})
+			m.plan.Conns, m.plan.Churn, m.Waited, m.Rivals = 0, 100, time.Second/2, new(0.5)
+		}, ""},
 		{"CPU in a moment", func(m *Measured) { m.CPU, m.CPUSpan = 19*time.Millisecond, 10*time.Millisecond }, ""},
 		{"CPU unknown", func(m *Measured) { m.CPU, m.CPUKnown = time.Hour, false }, ""},
 		{"errors", func(m *Measured) { m.Errors[Failed], m.Errors[Timeout], m.Example = 3, 2, exampleOf(wire.Overloaded) },

@@ -82,6 +82,7 @@ func (f *Load) all() []setting {
 		{name: "churn", value: &p.Churn, usage: "connection churn: connections a second that are opened, used once, and closed"},
 	}, f.target.settings(), f.requests.settings(), []setting{
 		{name: "allow-errors", value: &p.AllowErrors, usage: "keep a result VALID if requests failed"},
+		{name: "allow-late", value: &p.AllowLate, usage: "keep a closed loop VALID whose generator is busy: its server's CPU counts, not its times"},
 		{name: "max-lag", value: &p.MaxLag, unsaved: true,
 			usage: "how late the generator itself may be before a result is INVALID; in a closed loop a quarter of the percentile if that is more"},
 		{name: "seed", value: &p.Seed, usage: "random seed of content and Poisson arrivals"},

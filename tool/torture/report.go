@@ -190,6 +190,11 @@ func (r *Report) WriteText(w io.Writer) {
 		for _, line := range made.Inputs {
 			fmt.Fprintf(w, "  %-13s %s\n", "", line)
 		}
+		if made.Verdict == Slower { // a fall that did not come back is no fall, but worth knowing
+			for _, note := range made.Notes {
+				fmt.Fprintf(w, "  %-13s %s\n", "", note)
+			}
+		}
 		if made.Verdict == Fell || made.Verdict == NotFoundOut {
 			fmt.Fprintf(w, "  %-13s again: %s\n", "", made.Replay)
 		}

@@ -215,10 +215,14 @@ func disturbed(m machine.Meanwhile, maxOthers float64) (reasons []string) {
 
 func percent(part float64) string { return fmt.Sprintf("%.0f %%", 100*part) }
 
-// fill adds to the result what the server's processes used.
+// fill adds to the result what the server's processes used, for each request; of churn alone, for each connection, which has one.
 func (w *window) fill(r *load.Result) {
-	if w.known.Load() && r.Requests > 0 {
-		used := float64(w.last.CPU-w.first.CPU) / 1e3 / float64(r.Requests)
+	requests := r.Requests
+	if requests == 0 && r.Churn != nil {
+		requests = r.Churn.Conns
+	}
+	if w.known.Load() && requests > 0 {
+		used := float64(w.last.CPU-w.first.CPU) / 1e3 / float64(requests)
 		r.Server = &load.Server{CPUPerRequest: &used, RSS: new(w.last.Resident)}
 		if n := w.last.Descriptors(); n > 0 {
 			r.Server.Descriptors = &n

@@ -115,6 +115,27 @@ func TestRunTakesSamplesOfFreshProcesses(t *testing.T) {
 	}
 }
 
+// TestChurnAlone: what a connection costs the server, which has one request.
+func TestChurnAlone(t *testing.T) {
+	p := planFor(t, "")
+	p.Load.Conns, p.Load.Requests, p.Load.Churn, p.Load.For, p.Load.Warmup = 0, 0, 1000, 300*time.Millisecond, -1
+	runs, err := Run(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range runs[0].Samples {
+		cpu := 0.0
+		for _, m := range s.Metrics {
+			if m.Name == "server CPU" {
+				cpu = m.Value
+			}
+		}
+		if runtime.GOOS == "linux" && (cpu < 1 || cpu > 10_000) {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
 // A and B alternate, each first equally often, and know their partners.
 func TestRunTakesPairsInBalancedOrder(t *testing.T) {
 	p := planFor(t, "-work 1")

