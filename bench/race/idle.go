@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"time"
 
 	"github.com/hone-go/hone/bench/fleet"
 	"github.com/hone-go/hone/bench/table"
@@ -17,35 +18,33 @@ const warmConns = 10
 
 // idleRow has hone load, in this process, open connections, use each once and keep it, and reads the server's memory for
 // each when all have been idle for a while.
-func idleRow(name string, servers []fleet.Entry, scheme string, levels ...int) Row {
-	measure := func(ctx context.Context, g *Ground, e fleet.Entry) (samples []table.Sample, err error) {
+func idleRow(name string, servers []fleet.Entry, scheme string, conns int) Row {
+	measure := func(ctx context.Context, g *Ground, e fleet.Entry) ([]table.Sample, error) {
 		server, err := fleet.Start(ctx, g.Dir, e, fleet.How{CPU: fleet.AnyCPU, Loops: 1, TLS: scheme == secure})
 		if err != nil {
 			return nil, err
 		}
 		defer server.Stop()
+		conns, of := conns, fmt.Sprintf("%dk", conns/1000)
 		if g.Small() {
-			levels = []int{min(1000, levels[0])}
+			conns = 1000
 		}
-		before, err := memory(ctx, g, server, e, scheme, warmConns)
-		for _, level := range levels {
-			var after fleet.Memory
-			if err == nil {
-				after, err = memory(ctx, g, server, e, scheme, level)
-			}
-			if err != nil {
-				return nil, err
-			}
-			samples = append(samples, table.Sample{Case: fmt.Sprintf("%dk", level/1000), Figures: map[string]float64{
-				"per_conn_bytes": float64(after.Anonymous-before.Anonymous) / float64(level),
-			}})
+		before, err := memory(ctx, time.Second, server, e, scheme, warmConns)
+		if err != nil {
+			return nil, err
 		}
-		return samples, nil
+		after, err := memory(ctx, g.Quiet, server, e, scheme, conns)
+		if err != nil {
+			return nil, err
+		}
+		return []table.Sample{{Case: of, Figures: map[string]float64{
+			"per_conn_bytes": float64(after.Anonymous-before.Anonymous) / float64(conns),
+		}}}, nil
 	}
 	return Row{
 		Name: name, Client: "hone load", Servers: servers, Rounds: idleRounds, Round: each(measure),
 		Title: func([]int) string {
-			return fmt.Sprintf("memory of %v idle connections (%s) that were used once, for each", levels, scheme)
+			return fmt.Sprintf("memory of %d idle connections (%s) that were used once, for each", conns, scheme)
 		},
 	}
 }
@@ -73,9 +72,9 @@ func target(scheme, addr, path string) codec.Target {
 	}
 }
 
-// memory is the server's with so many idle connections, after they have been idle, and the server has given back what it can.
-func memory(ctx context.Context, g *Ground, server *fleet.Server, e fleet.Entry, scheme string, conns int) (m fleet.Memory, err error) {
-	plan := load.Plan{Target: target(scheme, server.Addr, web.HelloPath), Idle: conns, Warmup: -1, For: g.Quiet}
+// memory is the server's with so many idle connections, after they have been idle for so long, and the server has given back what it can.
+func memory(ctx context.Context, idle time.Duration, server *fleet.Server, e fleet.Entry, scheme string, conns int) (m fleet.Memory, err error) {
+	plan := load.Plan{Target: target(scheme, server.Addr, web.HelloPath), Idle: conns, Warmup: -1, For: idle}
 	var errRead error
 	plan.WindowCloses = func() { m, errRead = server.Collect(ctx, e) }
 	r, err := load.Run(ctx, plan)

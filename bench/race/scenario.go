@@ -74,7 +74,7 @@ func Rows() []Row {
 		scenario{name: "100x16", scheme: socket, path: web.EchoPath, conns: 100, depth: 16, more: "size = 64"},
 		scenario{name: "rate", scheme: socket, path: web.EchoPath, conns: 1000, depth: 4, rate: 20_000, more: "size = 64"})
 	return append(all,
-		idleRow("frames/idle", fleet.Frames(), overTCP, 1000, 5000, 15_000),
+		idleRow("frames/idle", fleet.Frames(), overTCP, 15_000),
 		idleRow("http/idle", fleet.HTTP(), plain, 15_000), idleRow("http/idle-TLS", fleet.HTTP(), secure, 2000),
 		idleRow("http/lent", fleet.HTTP(), lent, 15_000),
 		idleRow("ws/idle", fleet.WebSocket(), socket, 15_000),

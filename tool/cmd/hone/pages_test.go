@@ -203,7 +203,7 @@ func scaleEngines() []string { return []string{"events", "buffered"} }
 
 func scaleConstants(t *testing.T) string {
 	var out strings.Builder
-	out.WriteString("| engine | µs a request at 50 000/s over 100 connections | µs at the most, 100 × 1 | bytes an idle connection |\n|---|---|---|---|\n")
+	out.WriteString("| engine | µs a request at 40 000/s over 100 connections | µs at the most, 100 × 1 | bytes an idle connection |\n|---|---|---|---|\n")
 	for _, name := range scaleEngines() {
 		server := "hone-" + name
 		fmt.Fprintf(&out, "| %s | %.1f | %.1f | %s |\n", name, medianOf(t, server, "O"), medianOf(t, server, "A"), figure.Grouped(medianOf(t, server, "idle")))
