@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -138,7 +139,11 @@ func (r Row) File(g *Ground) string {
 	if s.more != "" {
 		f.WriteString(s.more + "\n")
 	}
-	for _, e := range r.Servers {
+	servers := r.Servers
+	if i := slices.IndexFunc(servers, func(e fleet.Entry) bool { return e.Default() }); i > 0 { // verdicts are against the first
+		servers = slices.Concat(servers[i:i+1], servers[:i], servers[i+1:])
+	}
+	for _, e := range servers {
 		build, run := e.Recipe(g.Addr, fleet.How{Loops: s.loops, TLS: s.scheme == secure})
 		run = strings.Join(append([]string{"exec"}, append(s.pin(g.CPUs, 0), run)...), " ")
 		fmt.Fprintf(&f, "\n[[program]]\nname = %q\nbuild = %q\ncmd = %q\n", e.Name, build, run)

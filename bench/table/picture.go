@@ -70,7 +70,7 @@ func (p panel) bars(r *Row) (all []bar) {
 	for _, s := range r.Servers {
 		v, has := r.Median(s.Name, p.of, p.figure)
 		switch {
-		case !has || s.Ours() && !strings.HasSuffix(s.Name, "events"):
+		case !has || s.Ours() && !s.Default():
 		case s.Ours():
 			all = append(all, bar{"hone", v / base, true})
 		default:

@@ -50,6 +50,9 @@ func (s Server) Ours() bool {
 	return slices.Contains([]string{"hone", "honed", "http1", "ws"}, s.Program)
 }
 
+// Default reports whether the server is hone's with its default engine.
+func (s Server) Default() bool { return s.Ours() && !strings.HasSuffix(s.Name, "buffered") }
+
 // Row is one way of using servers, and what was measured of each.
 type Row struct {
 	Head

@@ -304,7 +304,7 @@ func (s *Stored) losses() string {
 	rows := [][]string{{"row", "figure", "hone", "better", "hone ÷ peer, and its interval", "certain"}}
 	for _, name := range slices.Sorted(maps.Keys(s.rows)) {
 		r := s.rows[name]
-		our := slices.IndexFunc(r.Servers, func(s Server) bool { return s.Ours() && !strings.HasSuffix(s.Name, "buffered") })
+		our := slices.IndexFunc(r.Servers, Server.Default)
 		if our < 0 {
 			continue
 		}
