@@ -26,7 +26,7 @@ const (
 
 // Pages are those with tables, in the repository whose folder bench is module.
 func Pages(module string) (all []string) {
-	for _, name := range []string{"bench/figures.md", "bench/README.md", "docs/tls.md"} {
+	for _, name := range []string{"bench/figures.md", "docs/tls.md"} {
 		all = append(all, filepath.Join(module, "..", name))
 	}
 	return all
@@ -301,7 +301,7 @@ const mostLevel = 1.05
 // losses lists the peers that are better than hone's default engine: in CPU, in p99 at a fixed rate and in
 // memory, each row a family of its own.
 func (s *Stored) losses() string {
-	rows := [][]string{{"row", "figure", "hone", "better", "hone ÷ peer, and its interval", "certain"}}
+	rows := [][]string{{"row", "figure", "hone", "certainly better: hone ÷ peer", "perhaps better"}}
 	for _, name := range slices.Sorted(maps.Keys(s.rows)) {
 		r := s.rows[name]
 		our := slices.IndexFunc(r.Servers, Server.Default)
@@ -322,19 +322,28 @@ func (s *Stored) losses() string {
 				}
 			}
 		}
+		line := []string{"", "", "", "", ""}
 		for i, change := range (compare.Rules{Tolerance: -1}).Compare(all).Changes {
 			certain := change.Verdict == compare.Worse
-			if certain || change.Ratio != nil && *change.Ratio > mostLevel {
-				title := name
-				if places[i].of != "" {
-					title += ", " + places[i].of
-				}
-				rows = append(rows, []string{
-					title, figures[places[i].figure].label, digits(*change.MedianB), fmt.Sprintf("%s: %s", strings.TrimSpace(peers[i].Name+" "+peers[i].Version), digits(*change.MedianA)),
-					fmt.Sprintf("%s (%s–%s)", digits(*change.Ratio), digits(*change.Low), digits(*change.High)),
-					map[bool]string{true: "yes", false: "no"}[certain],
-				})
+			if !certain && (change.Ratio == nil || *change.Ratio <= mostLevel) {
+				continue
 			}
+			title := name
+			if places[i].of != "" {
+				title += ", " + places[i].of
+			}
+			if label := figures[places[i].figure].label; line[0] != title || line[1] != label {
+				line = []string{title, label, digits(*change.MedianB), "", ""}
+				rows = append(rows, line)
+			}
+			to := &line[3]
+			if !certain {
+				to = &line[4]
+			}
+			if *to != "" {
+				*to += ", "
+			}
+			*to += fmt.Sprintf("%s %s (%s–%s)", peers[i].Name, digits(*change.Ratio), digits(*change.Low), digits(*change.High))
 		}
 	}
 	return cmp.Or(markdown(rows), "*In no stored row.*\n")
