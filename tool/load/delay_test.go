@@ -139,7 +139,7 @@ func TestDoubtsOfARunSoFar(t *testing.T) {
 		{"more, but little for such times", false, 9 * ms, 2 * ms, 11, nil, ""},
 		{"more, which is allowed", false, 3 * ms, 2 * ms, 11, func(p *Plan) { p.AllowLate = true }, ""},
 	} {
-		r := &run{plan: Plan{MaxLag: DefaultMaxLag, For: time.Minute}, paced: c.paced}
+		r := &run{plan: Plan{Conns: 1, MaxLag: DefaultMaxLag, For: time.Minute}, paced: c.paced}
 		r.total, r.recent = newTally(c.paced), newTally(c.paced)
 		if c.change != nil {
 			c.change(&r.plan)
