@@ -84,7 +84,7 @@ lint: ## gofmt, go vet, staticcheck, actionlint and the house rules
 	go vet $(ALL) ./bench/... ./compat/... ./tools/...
 	go tool staticcheck $(ALL) ./bench/... ./compat/... ./tools/...
 	go tool actionlint
-	go test ./internal/lint
+	go test ./internal/lint ./bench/table
 	@: 'the cache of results does not see files outside of a module, such as the workflows'; \
 	go test -count=1 ./tools/workflows
 
@@ -95,8 +95,9 @@ vuln: ## look the dependencies up in Go's vulnerability database
 		echo '*** Run make vuln again on a machine with access to it.'; exit 0; \
 	fi; exit $$rc
 
-compat: ## run applications and tools that others wrote against http1, and a crowd that does not read its large replies
+compat: ## run applications and tools that others wrote against http1, the servers of bench, and a crowd that does not read its large replies
 	cd compat && go test -count=1 .
+	cd bench && go test -count=1 ./cmd/... ./fleet ./generators ./race ./routes ./service ./web
 	cd bench && go test -count=1 ./memory -run TestMemoryUnderAttack/100_that_do_not_read
 
 autobahn: ## test websocket with the Autobahn test suite, which needs Python 2.7 with pip, in half an hour, and store the result
