@@ -38,9 +38,9 @@ func (s Stalls) Quantile(q float64) float64 {
 const (
 	rate     = 500             // requests a second
 	settle   = 4 * time.Second // from a generator's start until its CPU time counts: k6 makes its VUs
-	window   = 8 * time.Second // in which it does
+	window   = 5 * time.Second // in which it does
 	tail     = time.Second     // how much longer a generator runs than it is watched
-	rounds   = 4
+	rounds   = 5
 	patience = 30 * time.Second
 	// leastRate is the fraction of the rate that must have reached the server.
 	leastRate = 0.98

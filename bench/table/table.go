@@ -26,7 +26,7 @@ const (
 
 // Pages are those with tables, in the repository whose folder bench is module.
 func Pages(module string) (all []string) {
-	for _, name := range []string{"bench/figures.md", "docs/tls.md"} {
+	for _, name := range []string{"bench/figures.md", "docs/http1.md", "docs/tls.md"} {
 		all = append(all, filepath.Join(module, "..", name))
 	}
 	return all

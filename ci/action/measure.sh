@@ -20,7 +20,7 @@ key=${HONE_KEY:-bench}
 hone=${HONE_PROGRAM:-}
 if [ -z "$hone" ]; then
 	hone=$dir/hone
-	env -u GOFLAGS -u GOWORK go -C "$GITHUB_ACTION_PATH/../.." build -o "$hone" ./tool/cmd/hone
+	env -u GOFLAGS -u GOWORK -u GOTOOLCHAIN go -C "$GITHUB_ACTION_PATH/../.." build -o "$hone" ./tool/cmd/hone
 fi
 
 cd "$GITHUB_WORKSPACE"
