@@ -70,7 +70,7 @@ type told struct {
 // limitsTold are the limits in the order of their names on the command line.
 func limitsTold() []told {
 	return []told{
-		{"FrameTime", "one frame, from its first byte to its last, plus its size at `frame-rate`; also a TLS handshake and a PROXY header, from the accept", "8", engine.FrameTimeout, "TestTrickledFrameIsRefused"},
+		{"FrameTime", "one frame, from its first byte to its last, plus its size at `frame-rate`; also a PROXY header, and a TLS handshake, each", "8", engine.FrameTimeout, "TestTrickledFrameIsRefused"},
 		{"FrameRate", "the slowest honest sender, bytes a second", "8", engine.FrameTimeout, "TestTrickledFrameIsRefused"},
 		{"FrameSize", "the largest frame", "3", engine.TooLarge, "TestFrameOfExactlyTheLimitIsServed"},
 		{"IdleTime", "silence, while no reply is owed; WebSocket pings after half of it", "9", engine.IdleTimeout, "TestIdleConnectionIsClosed"},
