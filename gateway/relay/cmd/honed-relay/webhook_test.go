@@ -308,7 +308,7 @@ func TestPoisonPassOn(t *testing.T) {
 	if got := verb(t, data, "retry", "--all", "--json"); got != fmt.Sprintf("{\"changed\":%d}\n", 4*n/10) {
 		t.Error(got)
 	}
-	eventually(t, "the retried ones", func() bool { return hook.unique() == clients*n*9/10+4*n/10 && r.stats().Dead == 0 })
+	eventually(t, "the retried ones", func() bool { return hook.unique() == clients*n*9/10+4*n/10 && r.stats().Dead+r.stats().Waiting == 0 })
 	if dead := deadLines(t, data); len(dead) != 0 {
 		t.Errorf("%d dead letters are left", len(dead))
 	}
