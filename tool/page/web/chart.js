@@ -405,10 +405,14 @@ export class Curve extends Chart {
     const { pen } = this;
     pen.fillStyle = this.color("--muted");
     pen.textBaseline = "alphabetic";
-    const [, high] = this.domain();
-    for (let e = 0; e <= high; e++) {
-      pen.textAlign = e === 0 ? "left" : "center";
-      pen.fillText(percent(Math.pow(10, e)), Math.min(this.x(e), this.width - 26), this.height - 5);
+    pen.textAlign = "left";
+    const [, high] = this.domain(), gap = 8;
+    for (let e = 0, from = 0; e <= high; e++) { // rare percentiles have long names
+      const name = percent(Math.pow(10, e)), width = pen.measureText(name).width;
+      const at = e === 0 ? this.x(e) : Math.min(this.x(e) - width / 2, this.width - width);
+      if (at < from) continue;
+      pen.fillText(name, at, this.height - 5);
+      from = at + width + gap;
     }
   }
 
