@@ -78,9 +78,12 @@ func (c *Crowd) begin(conn net.Conn) (io.Reader, error) {
 // Await waits until the server pushes to as many connections as there are here.
 func (c *Crowd) Await(ctx context.Context, server *fleet.Server) error {
 	n := 0
-	for range 10_000 {
+	for till := time.Now().Add(gatherTime); time.Now().Before(till); {
 		var err error
 		if n, err = server.Count(ctx); err != nil || n == len(c.all) {
+			return err
+		}
+		if err := fleet.Wait(ctx, time.Millisecond); err != nil {
 			return err
 		}
 	}
