@@ -77,7 +77,7 @@ func Start(ctx context.Context, dir string, e Entry, how How) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	process, err := Spawn(ctx, how.CPU, nil, "sh", "-c", line)
+	process, err := Spawn(ctx, how.CPU, "sh", "-c", line)
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func TestChildRunsOnItsCPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := cpus[len(cpus)-1]
-	c, err := Spawn(t.Context(), last, []string{"WORD=said"}, "sh", "-c", `read line; echo "\"$WORD $line $(sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status)\""; read end`)
+	c, err := Spawn(t.Context(), last, "sh", "-c", `read line; echo "\"said $line $(sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status)\""; read end`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestChildRunsOnItsCPU(t *testing.T) {
 }
 
 func TestChildThatEnds(t *testing.T) {
-	c, err := Spawn(t.Context(), AnyCPU, nil, "sh", "-c", "echo sorry >&2")
+	c, err := Spawn(t.Context(), AnyCPU, "sh", "-c", "echo sorry >&2")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,8 @@ import (
 const AnyCPU = -1
 
 // Spawn starts a process on one CPU, or AnyCPU. When ctx ends, it is killed.
-func Spawn(ctx context.Context, cpu int, env []string, name string, args ...string) (*child.Child, error) {
+func Spawn(ctx context.Context, cpu int, name string, args ...string) (*child.Child, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(cmd.Environ(), env...)
 	return child.Start(cmd, child.Options{Signal: true, Start: func(cmd *exec.Cmd) error { return startOn(cpu, cmd) }})
 }
 

@@ -108,7 +108,7 @@ func sample(ctx context.Context, g *race.Ground, e fleet.Entry, schedule Stalls)
 	if g.Small() {
 		settle, window = 300*time.Millisecond, 2*time.Second // a p99.9 needs 1,000 requests
 	}
-	server, err := fleet.Spawn(ctx, g.CPUs[0], nil, g.Self, "stalls", schedule.Period.String(), schedule.Stall.String())
+	server, err := fleet.Spawn(ctx, g.CPUs[0], g.Self, "stalls", schedule.Period.String(), schedule.Stall.String())
 	if err != nil {
 		return s, err
 	}
@@ -130,7 +130,7 @@ func sample(ctx context.Context, g *race.Ground, e fleet.Entry, schedule Stalls)
 	if err != nil {
 		return s, err
 	}
-	client, err := fleet.Spawn(ctx, g.CPUs[len(g.CPUs)-1], nil, t.path, command...)
+	client, err := fleet.Spawn(ctx, g.CPUs[len(g.CPUs)-1], t.path, command...)
 	if err != nil {
 		return s, err
 	}
