@@ -140,7 +140,7 @@ func (s shape) ask(ctx context.Context, addr string, rounds int) error {
 			return err
 		}
 		if s.path != "" {
-			if err := upgrade(conn, s.path); err != nil {
+			if err := web.Upgrade(conn, s.path); err != nil {
 				return err
 			}
 		}
@@ -204,26 +204,6 @@ func ask(conn net.Conn, request []byte) ([]byte, error) {
 		err = errors.New("the server answers " + answer.Status)
 	}
 	return came.Bytes(), err
-}
-
-// upgrade makes a WebSocket of a connection.
-func upgrade(conn net.Conn, path string) error {
-	_, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", path)
-	if err != nil {
-		return err
-	}
-	var got []byte
-	for one := make([]byte, 1); !bytes.HasSuffix(got, []byte("\r\n\r\n")); {
-		if _, err := io.ReadFull(conn, one); err != nil {
-			return err
-		}
-		got = append(got, one...)
-	}
-	if !bytes.HasPrefix(got, []byte("HTTP/1.1 101 ")) {
-		return fmt.Errorf("the server refuses a WebSocket: %.40q", got)
-	}
-	return nil
 }
 
 // profile is how many instructions were spent in each function by itself.

@@ -54,25 +54,20 @@ func (c *Crowd) Grow(ctx context.Context, addr string, n int) error {
 
 // begin says what a listener says at first, and reads what it is told.
 func (c *Crowd) begin(conn net.Conn) (io.Reader, error) {
-	says, status, welcome := "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", http.StatusSwitchingProtocols, []byte(nil)
-	if c.Streams {
-		says, status, welcome = "Accept: text/event-stream\r\n", http.StatusOK, web.Event([]byte(web.Welcome))
+	if !c.Streams {
+		return conn, web.Upgrade(conn, web.CrowdPath)
 	}
-	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", web.CrowdPath, says); err != nil {
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", web.CrowdPath); err != nil {
 		return nil, err
 	}
-	in := bufio.NewReaderSize(conn, 512)
-	answer, err := http.ReadResponse(in, nil)
+	answer, err := http.ReadResponse(bufio.NewReaderSize(conn, 512), nil)
 	if err != nil {
 		return nil, err
 	}
-	if answer.StatusCode != status {
+	if answer.StatusCode != http.StatusOK {
 		return nil, errors.New("the server answers " + answer.Status)
 	}
-	if !c.Streams {
-		return in, nil
-	}
-	return answer.Body, expect(answer.Body, welcome)
+	return answer.Body, expect(answer.Body, web.Event([]byte(web.Welcome)))
 }
 
 // Await waits until the server pushes to as many connections as there are here.

@@ -25,7 +25,7 @@ func idleRow(name string, servers []fleet.Entry, scheme string, conns int) Row {
 			return nil, err
 		}
 		defer server.Stop()
-		conns, of := conns, fmt.Sprintf("%dk", conns/1000)
+		conns := conns
 		if g.Small() {
 			conns = 1000
 		}
@@ -37,7 +37,7 @@ func idleRow(name string, servers []fleet.Entry, scheme string, conns int) Row {
 		if err != nil {
 			return nil, err
 		}
-		return []table.Sample{{Case: of, Figures: map[string]float64{
+		return []table.Sample{{Case: fmt.Sprintf("%dk", conns/1000), Figures: map[string]float64{
 			"per_conn_bytes": float64(after.Anonymous-before.Anonymous) / float64(conns),
 		}}}, nil
 	}
@@ -72,7 +72,7 @@ func target(scheme, addr, path string) codec.Target {
 	}
 }
 
-// memory is the server's with so many idle connections, after they have been idle for so long, and the server has given back what it can.
+// memory is the server's with so many connections that have been idle for so long, when it has given back what it can.
 func memory(ctx context.Context, idle time.Duration, server *fleet.Server, e fleet.Entry, scheme string, conns int) (m fleet.Memory, err error) {
 	plan := load.Plan{Target: target(scheme, server.Addr, web.HelloPath), Idle: conns, Warmup: -1, For: idle}
 	var errRead error

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -65,3 +66,23 @@ func (s *Streams) Obey(to *service.Pusher) {
 
 // Echoed is what a message to them carries.
 func Echoed() []byte { return []byte(strings.Repeat("sixteen letters.", 4)) }
+
+// Upgrade makes a WebSocket of a connection, of which it reads no byte too many.
+func Upgrade(conn io.ReadWriter, path string) error {
+	_, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", path)
+	if err != nil {
+		return err
+	}
+	var got []byte
+	for one := make([]byte, 1); !bytes.HasSuffix(got, []byte("\r\n\r\n")); {
+		if _, err := io.ReadFull(conn, one); err != nil {
+			return err
+		}
+		got = append(got, one...)
+	}
+	if !bytes.HasPrefix(got, []byte("HTTP/1.1 101 ")) {
+		return fmt.Errorf("the server refuses a WebSocket: %.40q", got)
+	}
+	return nil
+}

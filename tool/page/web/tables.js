@@ -128,7 +128,7 @@ export function fillRace(section, store) {
   for (const group of [...new Set(segments.map((l) => l.group))]) {
     const of = segments.filter((l) => l.group === group);
     const rates = of.map((l) => l.rate).filter((v) => v > 0);
-    const given = rates.length > 1 && Math.max(...rates) < 1.05 * Math.min(...rates);
+    const given = rates.length > 1 && Math.max(...rates) < 1.05 * Math.min(...rates) && of.some((l) => l.p99 > 0); // in a closed loop it may be withheld
     const key = given ? "p99" : "rate";
     const most = Math.max(1e-9, ...of.map((l) => l[key] ?? 0));
     const body = table.createTBody();
